@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -16,6 +17,7 @@
 #include "distributed/replica.h"
 #include "distributed/sharded_state.h"
 #include "distributed/units.h"
+#include "distributed/whole_gradients.h"
 
 namespace trainctl::distributed {
 namespace {
@@ -54,6 +56,7 @@ class Zero final : public Parallel {
         device_(device_of(model)),
         memories_(make_memories(config.offload, device_)),
         blocks_after_(model::blocks_after(model)),
+        hidden_matrices_(model::hidden_matrices(model)),
         units_(make_units(model, layout(first_values))) {
     for (Unit& unit : units_) prepare(unit);
     if (config.sync_batch_norm) model::synchronize_batch_norm(model, batch_ranks(gradients_, has_samples_));
@@ -113,9 +116,11 @@ class Zero final : public Parallel {
   c10::Device device_;
   OffloadMemories memories_;
   std::map<std::string, std::int64_t> blocks_after_;  // of each parameter
+  std::set<std::string> hidden_matrices_;
   std::vector<Unit> units_;
   std::unordered_map<const model::Layer*, std::vector<std::size_t>> used_;  // numbers of the units that a block uses
   std::vector<optimizer::OptimizedParameter> optimized_;
+  std::unique_ptr<GatheredGradients> whole_gradients_;  // for the optimizer
   bool has_samples_ = true;
   bool reduces_ = false;
   bool in_backward_ = false;
@@ -135,7 +140,11 @@ ShardLayout Zero::layout(const model::FirstValues& first_values) const {
 }
 
 std::unique_ptr<optimizer::Optimizer> Zero::make_optimizer(const optimizer::OptimizerConfig& config) {
-  if (!memories_.disk) return trainctl::optimizer::build(config, optimized_);
+  std::set<std::string> whole;
+  for (const std::string& name : hidden_matrices_)
+    if (trainctl::optimizer::updates_whole(config, name, /*is_hidden_matrix=*/true)) whole.insert(name);
+  whole_gradients_ = std::make_unique<GatheredGradients>(units_, std::move(whole), shards_, device_);
+  if (!memories_.disk) return trainctl::optimizer::build(config, optimized_, whole_gradients_.get());
   std::vector<OptimizedUnit> units;
   for (const Unit& unit : units_)
     if (!unit.pieces.empty()) units.push_back(unit.pieces);
@@ -153,7 +162,8 @@ void Zero::prepare(Unit& unit) {
                            .tensor = leaf,
                            .num_dims = unit.trained->num_dims(piece.name),
                            .is_copy = piece.is_copy,
-                           .blocks_after = blocks_after_.at(piece.name)});
+                           .blocks_after = blocks_after_.at(piece.name),
+                           .is_hidden_matrix = hidden_matrices_.contains(piece.name)});
     optimized_.push_back(unit.pieces.back());
   }
   for (const FlatParameters::Entry& entry : unit.trained->entries())

@@ -107,7 +107,8 @@ void choose_kinds(const StarterChoice& choice, Experiment& experiment) {
   problems.throw_if_any();
   fit_to_data(experiment);
   experiment.optimizer.lr = config::traits_of(experiment.optimizer.rule).starter_lr;
-  experiment.optimizer.lr_scheduler.shape = optimizer::OneCycleScheduleConfig{};
+  if (!config::traits_of(experiment.optimizer.rule).averages_weights)
+    experiment.optimizer.lr_scheduler.shape = optimizer::OneCycleScheduleConfig{};
 }
 
 }  // namespace

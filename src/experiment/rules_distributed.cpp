@@ -47,6 +47,14 @@ void check_offload(Checked& c, const distributed::ZeroConfig& zero) {
   if (uses_disk && offload.path.empty())
     c.report({"distributed.offload.path", "distributed.offload"},
              "disk needs a directory for the file: one on a disk of each node");
+  const optimizer::UpdateRuleConfig& rule = c.experiment.optimizer.rule;
+  const optimizer::OptimizerTraits& traits = config::traits_of(rule);
+  if (uses_disk && (traits.averages_weights || (traits.updates_shards && !traits.is_elementwise)))
+    c.report(
+        {"optimizer.kind", "distributed.offload"},
+        std::string(rule.kind()) +
+            " needs weights or gradients of several layers in memory at once, and disk brings one layer at a time; "
+            "take another optimizer, or offload to cpu");
   if (!uses_disk && !offload.path.empty())
     c.report({"distributed.offload.path", "distributed.offload"}, "nothing of this run is offloaded to disk");
 }
@@ -211,11 +219,11 @@ void check_placement(Checked& c) {
              "distributed: none, or distributed.pipeline without model.placement");
 }
 
-/// A shard can be updated by itself if no element needs another.
+/// A shard can be updated by itself if no element needs another, or if the rule gathers what it needs.
 void check_shards(Checked& c) {
   const optimizer::UpdateRuleConfig& rule = c.experiment.optimizer.rule;
   const distributed::DistributedKindConfig& how = c.experiment.distributed.how;
-  if (config::traits_of(how).layout == distributed::Layout::sharded && !config::traits_of(rule).is_elementwise)
+  if (config::traits_of(how).layout == distributed::Layout::sharded && !config::traits_of(rule).updates_shards)
     c.report({"optimizer.kind", "distributed.kind"}, std::string(rule.kind()) + " looks at whole parameters, and " +
                                                          std::string(how.kind()) +
                                                          " cuts them; take another optimizer, or ddp");

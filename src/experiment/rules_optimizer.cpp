@@ -42,11 +42,24 @@ void check_parameter_groups(Checked& c) {
   }
 }
 
+/// Reports what a rule that averages its weights can't be combined with.
+void check_averages(Checked& c) {
+  const optimizer::OptimizerConfig& optimizer = c.experiment.optimizer;
+  if (!config::traits_of(optimizer.rule).averages_weights) return;
+  const std::string rule(optimizer.rule.kind());
+  const std::string shape(optimizer.lr_scheduler.shape.kind());
+  if (config::traits_of(optimizer.lr_scheduler.shape).decays)
+    c.report({"optimizer.lr_scheduler.kind", "optimizer.kind"},
+             rule + " averages the weights in place of a falling learning rate, and " + shape +
+                 " lets the rate fall too; take constant, with a warmup");
+}
+
 }  // namespace
 
 void check_optimizer(Checked& checked) {
   check_warmup(checked);
   check_parameter_groups(checked);
+  check_averages(checked);
   const optimizer::OptimizerConfig& optimizer = checked.experiment.optimizer;
   checked.report(config::facts_of(optimizer.rule).broken_rules);
   const optimizer::ScheduleFacts schedule = config::facts_of(optimizer.lr_scheduler.shape);

@@ -10,6 +10,7 @@
 #include "model/freeze.h"
 #include "model/layers/batch_norm.h"
 #include "model/layers/dropout.h"
+#include "model/layers/embedding.h"
 #include "model/lora.h"
 #include "model/networks.h"
 #include "runtime/sample_randomness.h"
@@ -218,6 +219,29 @@ std::map<std::string, std::int64_t> blocks_after(Model& model) {
     named[name] = found == after.end() ? 0 : found->second;
   });
   return named;
+}
+
+std::set<std::string> hidden_matrices(Model& model) {
+  std::set<const TensorDecl*> others;
+  model.visit_layers([&](const std::string&, Layer& layer) {
+    if (dynamic_cast<Embedding*>(&layer) != nullptr)
+      layer.visit_own_parameters([&](TensorDecl& decl) { others.insert(&decl); });
+  });
+  // The last block may begin with hidden layers, as BERT's head does. A vocabulary head says what the output's is.
+  const TensorDecl* output = nullptr;
+  VocabularyHead* const head = model.vocabulary_head();
+  if (!model.blocks().empty())
+    model.blocks().back().layer->visit_parameters([&](const std::string&, TensorDecl& decl) {
+      if (head == nullptr ? decl.value.dim() > 1 : head->weight().is_same(decl.value)) output = &decl;
+    });
+  others.insert(output);
+  std::set<std::string> hidden;
+  model.visit_parameters([&](const std::string& name, TensorDecl& decl) {
+    if (decl.value.dim() < 2 || others.contains(&decl)) return;
+    const std::int64_t rows = decl.value.size(0);
+    if (rows > 1 && decl.value.numel() > rows) hidden.insert(name);
+  });
+  return hidden;
 }
 
 std::int64_t num_parameters(Model& model) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -208,6 +209,10 @@ std::vector<NamedTensor> named_buffers(Model& model);
 std::int64_t num_parameters(Model& model);
 /// Returns how many blocks come after the block of each parameter: 0 for those of the head. By the parameters' names.
 std::map<std::string, std::int64_t> blocks_after(Model& model);
+
+/// Returns the names of the matrices, and filters of convolutions, that give hidden features. Left out are embeddings,
+/// the output layer, and tensors with a single row or column.
+std::set<std::string> hidden_matrices(Model& model);
 
 /// Layers whose running statistics may be updated once per optimizer step instead of at every forward (BatchNorm).
 enum class RunningStatistics { every_forward, on_commit };

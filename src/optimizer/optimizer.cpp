@@ -33,15 +33,22 @@ const ParameterGroupConfig* find_entry(const OptimizerConfig& config, const std:
   return found == config.param_groups.rend() ? nullptr : &*found;
 }
 
+bool covers(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::ranges::any_of(patterns, [&](const std::string& one) { return core::covers_parameter(one, name); });
+}
+
 /// Returns the group of a parameter, without the parameter. Parameters of more than one dimension are decayed; biases
 /// and normalization weights only if the config asks for it.
 ParameterGroup group_of(const OptimizerConfig& config, const OptimizedParameter& parameter) {
   ParameterGroup group;
   group.kind = config.decay_bias_and_norm || parameter.num_dims > 1 ? GroupKind::decayed : GroupKind::exempt;
+  group.is_whole = updates_whole(config, parameter.name, parameter.is_hidden_matrix);
+  if (const auto* muon = config.rule.get_if<MuonConfig>(); muon != nullptr && !group.is_whole)
+    group.lr_scale = muon->adamw.lr / config.lr;
   double weight_decay = config.weight_decay;
   if (const ParameterGroupConfig* const entry = find_entry(config, parameter.name)) {
     weight_decay = entry->weight_decay.value_or(weight_decay);
-    group.lr_scale = entry->lr ? *entry->lr / config.lr : entry->lr_scale.value_or(1);
+    group.lr_scale = entry->lr ? *entry->lr / config.lr : group.lr_scale * entry->lr_scale.value_or(1);
   }
   if (config.layer_decay) group.lr_scale *= std::pow(*config.layer_decay, parameter.blocks_after);
   group.weight_decay = group.kind == GroupKind::decayed ? weight_decay : 0;
@@ -58,8 +65,8 @@ ParameterGroups group(const OptimizerConfig& config, std::vector<OptimizedParame
       check_parameter(parameter);
       const c10::Device device = parameter.tensor.device();
       auto target = std::ranges::find_if(groups, [&](const ParameterGroup& other) {
-        return other.kind == kind && other.weight_decay == own.weight_decay && other.lr_scale == own.lr_scale &&
-               other.parameters.front().device() == device;
+        return other.kind == kind && other.is_whole == own.is_whole && other.weight_decay == own.weight_decay &&
+               other.lr_scale == own.lr_scale && other.parameters.front().device() == device;
       });
       if (target == groups.end()) target = groups.insert(groups.end(), std::move(own));
       target->names.push_back(std::move(parameter.name));
@@ -70,17 +77,32 @@ ParameterGroups group(const OptimizerConfig& config, std::vector<OptimizedParame
 
 }  // namespace
 
-std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters) {
+std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters,
+                                 WholeGradients* whole) {
   ParameterGroups groups = group(config, std::move(parameters));
-  return config.rule.visit([&](const auto& rule) { return build(rule, std::move(groups)); });
+  return config.rule.visit([&](const auto& rule) {
+    if constexpr (requires { build(rule, std::move(groups), whole); })
+      return build(rule, std::move(groups), whole);
+    else
+      return build(rule, std::move(groups));
+  });
+}
+
+bool updates_whole(const OptimizerConfig& config, const std::string& name, bool is_hidden_matrix) {
+  const auto* muon = config.rule.get_if<MuonConfig>();
+  return muon != nullptr && is_hidden_matrix && !covers(muon->adamw.params, name);
 }
 
 void check_parameter_groups(const OptimizerConfig& config, const std::vector<std::string>& names) {
-  for (const ParameterGroupConfig& entry : config.param_groups)
-    if (std::none_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return core::covers_parameter(entry.params, name); }))
-      throw core::Error("optimizer.param_groups: no trained parameter or layer is called `" + entry.params + "`")
-          .hint("the parameters are called like '" + names[names.size() / 2] + "'");
+  const auto check = [&](const std::string& key, const std::string& pattern) {
+    if (std::ranges::any_of(names, [&](const std::string& name) { return core::covers_parameter(pattern, name); }))
+      return;
+    throw core::Error(key + ": no trained parameter or layer is called `" + pattern + "`")
+        .hint("the parameters are called like '" + names[names.size() / 2] + "'");
+  };
+  for (const ParameterGroupConfig& entry : config.param_groups) check("optimizer.param_groups", entry.params);
+  if (const auto* muon = config.rule.get_if<MuonConfig>())
+    for (const std::string& pattern : muon->adamw.params) check("optimizer.adamw.params", pattern);
 }
 
 std::vector<at::Tensor> gradients_of(const std::vector<OptimizedParameter>& parameters) {

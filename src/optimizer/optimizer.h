@@ -18,10 +18,11 @@ namespace trainctl::optimizer {
 /// A parameter, or a stretch of one.
 struct OptimizedParameter {
   std::string name;
-  at::Tensor tensor;                     // requires grad, materialised
-  std::int64_t num_dims = tensor.dim();  // of the whole parameter
-  bool is_copy = false;                  // another of the ranks whose gradients make one norm has it too
-  std::int64_t blocks_after = 0;         // between the parameter's block and the model's output; for layer_decay
+  at::Tensor tensor;                         // requires grad, materialised
+  std::int64_t num_dims = tensor.dim();      // of the whole parameter
+  bool is_copy = false;                      // another of the ranks whose gradients make one norm has it too
+  std::int64_t blocks_after = 0;             // between the parameter's block and the model's output; for layer_decay
+  bool is_hidden_matrix = tensor.dim() > 1;  // of the whole parameter: neither a vector, an embedding nor the output's
 };
 
 class Optimizer {
@@ -32,10 +33,48 @@ class Optimizer {
   virtual void step(double lr, const at::Tensor& found_inf) = 0;
   /// Slots under "<slot>.<parameter name>", allocated at build.
   virtual void visit_state(runtime::State& state) = 0;
+  /// Puts the weights to evaluate and to save in the place of those that are trained. Returns whether this changes
+  /// anything: only for rules that average, and not if they are in place. In between, step() may not be called, and
+  /// visit_state() shows the trained weights too.
+  virtual bool eval() { return false; }
+  /// Puts the trained weights back, bit for bit.
+  virtual void train() {}
+};
+
+/// A scope in which the weights to evaluate are in the model's place.
+class AveragedWeights {
+ public:
+  explicit AveragedWeights(Optimizer& optimizer) : optimizer_(optimizer), changed_(optimizer.eval()) {}
+  AveragedWeights(const AveragedWeights&) = delete;
+  AveragedWeights& operator=(const AveragedWeights&) = delete;
+  ~AveragedWeights() {
+    if (changed_) optimizer_.train();
+  }
+
+ private:
+  Optimizer& optimizer_;
+  bool changed_;
+};
+
+/// The gradients of whole parameters, where each rank has stretches of them.
+class WholeGradients {
+ public:
+  virtual ~WholeGradients() = default;
+  /// Where whole gradients are changed.
+  virtual c10::Device device() const = 0;
+  /// Calls `change` with each parameter that updates_whole() names and that this rank has a stretch of: its whole
+  /// gradient, in `dtype` (none: its own). This rank's stretch of the result is its gradient then. Called by all ranks.
+  virtual void change(std::optional<at::ScalarType> dtype,
+                      const std::function<void(const std::string& name, at::Tensor& whole)>& change) = 0;
 };
 
 /// Parameters must be fp32 or fp64 and dense in memory: updates to 16-bit weights vanish in rounding.
-std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters);
+/// `whole`: of stretches, for rules that update whole parameters; null: the parameters are whole.
+std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters,
+                                 WholeGradients* whole = nullptr);
+
+/// Returns whether the rule updates the parameter as a whole, so that a rank with a stretch of it needs the others'.
+bool updates_whole(const OptimizerConfig& config, const std::string& name, bool is_hidden_matrix);
 
 /// Throws Error for an entry of param_groups that fits none of these names.
 void check_parameter_groups(const OptimizerConfig& config, const std::vector<std::string>& names);

@@ -19,6 +19,7 @@ enum class GroupKind { decayed, exempt };
 /// Parameters of one device that are updated alike.
 struct ParameterGroup {
   GroupKind kind = GroupKind::decayed;
+  bool is_whole = false;  // muon updates them as matrices
   double weight_decay = 0;
   double lr_scale = 1;  // of the learning rate that step() is given
   std::vector<std::string> names;
@@ -99,6 +100,10 @@ std::unique_ptr<Optimizer> build(const SgdConfig& config, ParameterGroups groups
 std::unique_ptr<Optimizer> build(const AdamConfig& config, ParameterGroups groups);
 std::unique_ptr<Optimizer> build(const AdamWConfig& config, ParameterGroups groups);
 std::unique_ptr<Optimizer> build(const RmspropConfig& config, ParameterGroups groups);
+std::unique_ptr<Optimizer> build(const LionConfig& config, ParameterGroups groups);
+std::unique_ptr<Optimizer> build(const ScheduleFreeConfig& config, ParameterGroups groups);
+/// `whole`: see build() of a whole config.
+std::unique_ptr<Optimizer> build(const MuonConfig& config, ParameterGroups groups, WholeGradients* whole);
 std::unique_ptr<Optimizer> build(const LambConfig& config, ParameterGroups groups);
 std::unique_ptr<Optimizer> build(const AdafactorConfig& config, ParameterGroups groups);
 

@@ -1,7 +1,9 @@
 // The update rules of `optimizer:`. Part of optimizer/config.h.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,7 +17,9 @@ inline constexpr std::string_view kFusedHelp =
 
 /// What other folders must know of an update rule.
 struct OptimizerTraits {
-  config::Stated<bool> is_elementwise;  // an element's update needs no other element, so that shards can be updated
+  config::Stated<bool> is_elementwise;    // an element's update needs no other element
+  config::Stated<bool> updates_shards;    // of ZeRO's: elementwise, or by gathering the gradients that it needs whole
+  config::Stated<bool> averages_weights;  // by itself: evaluations and checkpoints take the averages (Optimizer::eval)
   config::Stated<bool> reads_overflow_flag;  // on the host, which waits for the device; with `fused` where there is one
   config::Stated<double> starter_lr;         // learning rate that trains a small network
 };
@@ -28,7 +32,11 @@ struct OptimizerFacts {
 
 struct SgdConfig {
   static constexpr std::string_view kind = "sgd";
-  static constexpr OptimizerTraits traits{.is_elementwise = true, .reads_overflow_flag = false, .starter_lr = 0.05};
+  static constexpr OptimizerTraits traits{.is_elementwise = true,
+                                          .updates_shards = true,
+                                          .averages_weights = false,
+                                          .reads_overflow_flag = false,
+                                          .starter_lr = 0.05};
   double momentum = 0.9;
   bool nesterov = false;
   double dampening = 0;
@@ -59,7 +67,11 @@ struct SgdConfig {
 /// https://arxiv.org/abs/1412.6980, weight decay added to the gradient as in torch.optim.Adam.
 struct AdamConfig {
   static constexpr std::string_view kind = "adam";
-  static constexpr OptimizerTraits traits{.is_elementwise = true, .reads_overflow_flag = false, .starter_lr = 3e-3};
+  static constexpr OptimizerTraits traits{.is_elementwise = true,
+                                          .updates_shards = true,
+                                          .averages_weights = false,
+                                          .reads_overflow_flag = false,
+                                          .starter_lr = 3e-3};
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
@@ -84,7 +96,11 @@ struct AdamConfig {
 /// the gradient.
 struct AdamWConfig {
   static constexpr std::string_view kind = "adamw";
-  static constexpr OptimizerTraits traits{.is_elementwise = true, .reads_overflow_flag = false, .starter_lr = 3e-3};
+  static constexpr OptimizerTraits traits{.is_elementwise = true,
+                                          .updates_shards = true,
+                                          .averages_weights = false,
+                                          .reads_overflow_flag = false,
+                                          .starter_lr = 3e-3};
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
@@ -108,7 +124,11 @@ struct AdamWConfig {
 /// torch.optim.RMSprop, as torchvision's MobileNet and EfficientNet recipes use it.
 struct RmspropConfig {
   static constexpr std::string_view kind = "rmsprop";
-  static constexpr OptimizerTraits traits{.is_elementwise = true, .reads_overflow_flag = true, .starter_lr = 3e-3};
+  static constexpr OptimizerTraits traits{.is_elementwise = true,
+                                          .updates_shards = true,
+                                          .averages_weights = false,
+                                          .reads_overflow_flag = true,
+                                          .starter_lr = 3e-3};
   double alpha = 0.99;
   double eps = 1e-8;
   double momentum = 0;
@@ -129,7 +149,11 @@ struct RmspropConfig {
 /// https://arxiv.org/abs/1904.00962: Adam's update, scaled by each layer's ratio of weight norm to update norm.
 struct LambConfig {
   static constexpr std::string_view kind = "lamb";
-  static constexpr OptimizerTraits traits{.is_elementwise = false, .reads_overflow_flag = true, .starter_lr = 0.01};
+  static constexpr OptimizerTraits traits{.is_elementwise = false,
+                                          .updates_shards = false,
+                                          .averages_weights = false,
+                                          .reads_overflow_flag = true,
+                                          .starter_lr = 0.01};
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-6;
@@ -150,7 +174,11 @@ struct LambConfig {
 /// https://arxiv.org/abs/1804.04235 as torch.optim.Adafactor: second moments kept as a row and a column.
 struct AdafactorConfig {
   static constexpr std::string_view kind = "adafactor";
-  static constexpr OptimizerTraits traits{.is_elementwise = false, .reads_overflow_flag = true, .starter_lr = 0.01};
+  static constexpr OptimizerTraits traits{.is_elementwise = false,
+                                          .updates_shards = false,
+                                          .averages_weights = false,
+                                          .reads_overflow_flag = true,
+                                          .starter_lr = 0.01};
   double beta2_decay = -0.8;
   std::optional<double> eps1;
   double eps2 = 1e-3;
@@ -170,7 +198,124 @@ struct AdafactorConfig {
   }
 };
 
-using UpdateRuleConfig = config::OneOf<AdamWConfig, SgdConfig, AdamConfig, RmspropConfig, LambConfig, AdafactorConfig>;
+/// https://arxiv.org/abs/2302.06675: the sign of an average of gradients, with decoupled weight decay.
+struct LionConfig {
+  static constexpr std::string_view kind = "lion";
+  static constexpr OptimizerTraits traits{.is_elementwise = true,
+                                          .updates_shards = true,
+                                          .averages_weights = false,
+                                          .reads_overflow_flag = true,
+                                          .starter_lr = 3e-4};
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+
+  OptimizerFacts facts() const { return {.could_fuse = false}; }
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&LionConfig::beta1>("Share of the gradient's average in the update.", config::below_one),
+        field<&LionConfig::beta2>("Decay of the gradient's average.", config::below_one),
+    };
+  }
+};
+
+/// https://arxiv.org/abs/2405.15682 as AdamWScheduleFree of the package schedulefree: gradients are taken between the
+/// iterates and their average, and evaluations take the average.
+struct ScheduleFreeConfig {
+  static constexpr std::string_view kind = "adamw_schedule_free";
+  static constexpr OptimizerTraits traits{.is_elementwise = true,
+                                          .updates_shards = true,
+                                          .averages_weights = true,
+                                          .reads_overflow_flag = true,
+                                          .starter_lr = 0.01};
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double r = 0;
+  double weight_lr_power = 2;
+
+  OptimizerFacts facts() const { return {.could_fuse = false}; }
+  static constexpr auto fields() {
+    using config::field;
+    using C = ScheduleFreeConfig;
+    return std::tuple{
+        field<&C::beta1>("Share of the average in the weights at which gradients are taken.",
+                         config::positive & config::below_one),
+        field<&C::beta2>("Decay of the squared gradient's average.", config::below_one),
+        field<&C::eps>("Added to the denominator.", config::non_negative),
+        field<&C::r>("Step t counts as t to the power of this in the average; above 0, late steps count more.",
+                     config::non_negative),
+        field<&C::weight_lr_power>(
+            "Steps count in the average as the largest learning rate so far to the power of this; warm-up counts less.",
+            config::non_negative),
+    };
+  }
+};
+
+/// The dtype in which Newton-Schulz iterations are computed. fp32: the parameters' own.
+enum class NewtonSchulzDtype { bf16, fp32 };
+
+/// How the shape of a matrix scales its learning rate. original: sqrt(max(1, rows / columns)). match_rms_adamw:
+/// 0.2 sqrt(max(rows, columns)), so that learning rates of AdamW fit (https://arxiv.org/abs/2502.16982).
+enum class AdjustLr { original, match_rms_adamw };
+
+/// The rule of the parameters that muon does not update by matrices: embeddings, the output layer and vectors.
+struct MuonAdamWConfig {
+  double lr = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-10;
+  std::vector<std::string> params{};
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = MuonAdamWConfig;
+    return std::tuple{
+        field<&C::lr>("Peak learning rate; the schedule changes it in proportion to optimizer.lr.", config::positive),
+        field<&C::beta1>("Decay of the gradient's average.", config::below_one),
+        field<&C::beta2>("Decay of the squared gradient's average.", config::below_one),
+        field<&C::eps>("Added to the denominator.", config::non_negative),
+        field<&C::params>(
+            "Patterns of layers or parameters that AdamW updates too, by their names or the ends of their "
+            "names, as in param_groups."),
+    };
+  }
+};
+
+/// https://kellerjordan.github.io/posts/muon: hidden matrices change by their momentum, made nearly orthogonal by
+/// Newton-Schulz iterations. AdamW updates the other parameters.
+struct MuonConfig {
+  static constexpr std::string_view kind = "muon";
+  static constexpr OptimizerTraits traits{.is_elementwise = false,
+                                          .updates_shards = true,
+                                          .averages_weights = false,
+                                          .reads_overflow_flag = true,
+                                          .starter_lr = 0.02};
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::int64_t ns_steps = 5;
+  config::AutoOr<NewtonSchulzDtype> ns_dtype;
+  AdjustLr adjust_lr = AdjustLr::original;
+  MuonAdamWConfig adamw;
+
+  OptimizerFacts facts() const { return {.could_fuse = false}; }
+  static constexpr auto fields() {
+    using config::field;
+    using C = MuonConfig;
+    return std::tuple{
+        field<&C::momentum>("Decay of the gradient's average.", config::below_one),
+        field<&C::nesterov>("Look ahead along the momentum."),
+        field<&C::ns_steps>("Newton-Schulz iterations of an update.", config::between(1, 99)),
+        field<&C::ns_dtype>("Type in which they are computed; auto takes bf16 on GPUs and fp32 on CPUs."),
+        field<&C::adjust_lr>("How a matrix's shape scales its learning rate: sqrt(max(1, rows/columns)), or "
+                             "0.2 sqrt(max(rows, columns)), with which learning rates of AdamW fit."),
+        field<&C::adamw>("Rates of the parameters that AdamW updates: embeddings, the output layer and vectors."),
+    };
+  }
+};
+
+using UpdateRuleConfig = config::OneOf<AdamWConfig, SgdConfig, AdamConfig, RmspropConfig, LionConfig,
+                                       ScheduleFreeConfig, MuonConfig, LambConfig, AdafactorConfig>;
 static_assert(config::kHaveTraits<UpdateRuleConfig, OptimizerTraits> &&
               config::kHaveFacts<UpdateRuleConfig, OptimizerFacts>);
 

@@ -15,6 +15,7 @@ namespace trainctl::optimizer {
 /// What other folders must know of a schedule.
 struct ScheduleTraits {
   config::Stated<bool> has_own_warmup;  // so that `warmup` would come before another
+  config::Stated<bool> decays;          // the rate falls below its peak
 };
 
 enum class Better { lower, higher };
@@ -33,7 +34,7 @@ struct ScheduleFacts {
 
 struct ConstantScheduleConfig {
   static constexpr std::string_view kind = "constant";
-  static constexpr ScheduleTraits traits{.has_own_warmup = false};
+  static constexpr ScheduleTraits traits{.has_own_warmup = false, .decays = false};
   ScheduleFacts facts() const { return {.watched = std::nullopt}; }
   static constexpr auto fields() { return std::tuple{}; }
 };
@@ -41,7 +42,7 @@ struct ConstantScheduleConfig {
 /// torch.optim.lr_scheduler.StepLR.
 struct StepScheduleConfig {
   static constexpr std::string_view kind = "step";
-  static constexpr ScheduleTraits traits{.has_own_warmup = false};
+  static constexpr ScheduleTraits traits{.has_own_warmup = false, .decays = true};
   std::int64_t step_size = 30;
   double gamma = 0.1;
 
@@ -58,7 +59,7 @@ struct StepScheduleConfig {
 /// torch.optim.lr_scheduler.MultiStepLR.
 struct MultistepScheduleConfig {
   static constexpr std::string_view kind = "multistep";
-  static constexpr ScheduleTraits traits{.has_own_warmup = false};
+  static constexpr ScheduleTraits traits{.has_own_warmup = false, .decays = true};
   std::vector<std::int64_t> milestones;
   double gamma = 0.1;
 
@@ -85,7 +86,7 @@ struct MultistepScheduleConfig {
 /// torch.optim.lr_scheduler.LinearLR from 1 to `end_factor` over the whole run.
 struct LinearScheduleConfig {
   static constexpr std::string_view kind = "linear";
-  static constexpr ScheduleTraits traits{.has_own_warmup = false};
+  static constexpr ScheduleTraits traits{.has_own_warmup = false, .decays = true};
   double end_factor = 0;
 
   ScheduleFacts facts() const { return {.watched = std::nullopt}; }
@@ -98,7 +99,7 @@ struct LinearScheduleConfig {
 /// torch.optim.lr_scheduler.CosineAnnealingLR over the whole run (https://arxiv.org/abs/1608.03983, without restarts).
 struct CosineScheduleConfig {
   static constexpr std::string_view kind = "cosine";
-  static constexpr ScheduleTraits traits{.has_own_warmup = false};
+  static constexpr ScheduleTraits traits{.has_own_warmup = false, .decays = true};
   double min_lr = 0;
 
   ScheduleFacts facts() const { return {.watched = std::nullopt}; }
@@ -112,7 +113,7 @@ enum class Anneal { cosine, linear };
 /// torch.optim.lr_scheduler.OneCycleLR (https://arxiv.org/abs/1708.07120), without cycling the momentum.
 struct OneCycleScheduleConfig {
   static constexpr std::string_view kind = "one_cycle";
-  static constexpr ScheduleTraits traits{.has_own_warmup = true};
+  static constexpr ScheduleTraits traits{.has_own_warmup = true, .decays = true};
   double pct_start = 0.3;
   double div_factor = 25;
   double final_div_factor = 1e4;
@@ -134,7 +135,7 @@ struct OneCycleScheduleConfig {
 /// torch.optim.lr_scheduler.PolynomialLR over the whole run.
 struct PolynomialScheduleConfig {
   static constexpr std::string_view kind = "polynomial";
-  static constexpr ScheduleTraits traits{.has_own_warmup = false};
+  static constexpr ScheduleTraits traits{.has_own_warmup = false, .decays = true};
   double power = 1;
 
   ScheduleFacts facts() const { return {.watched = std::nullopt}; }
@@ -149,7 +150,7 @@ enum class DecayShape { linear, sqrt, cosine };
 /// Warm-up, stable, decay (https://arxiv.org/abs/2404.06395; the 1-sqrt decay is of https://arxiv.org/abs/2405.18392).
 struct WsdScheduleConfig {
   static constexpr std::string_view kind = "warmup_stable_decay";
-  static constexpr ScheduleTraits traits{.has_own_warmup = false};
+  static constexpr ScheduleTraits traits{.has_own_warmup = false, .decays = true};
   double decay_ratio = 0.2;
   DecayShape decay = DecayShape::linear;
   double min_factor = 0;
@@ -169,7 +170,7 @@ struct WsdScheduleConfig {
 /// torch.optim.lr_scheduler.ReduceLROnPlateau, asked after each evaluation.
 struct PlateauScheduleConfig {
   static constexpr std::string_view kind = "reduce_on_plateau";
-  static constexpr ScheduleTraits traits{.has_own_warmup = false};
+  static constexpr ScheduleTraits traits{.has_own_warmup = false, .decays = true};
   std::string metric = "loss";
   Better better = Better::lower;
   double factor = 0.1;

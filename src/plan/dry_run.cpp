@@ -77,6 +77,8 @@ class WatchedOptimizer final : public optimizer::Optimizer {
     inner_->step(lr, found_inf);
   }
   void visit_state(runtime::State& state) override { inner_->visit_state(state); }
+  bool eval() override { return inner_->eval(); }
+  void train() override { inner_->train(); }
 
  private:
   std::unique_ptr<optimizer::Optimizer> inner_;

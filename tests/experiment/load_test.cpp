@@ -117,7 +117,7 @@ checkpoint: {best: {metric: acuracy}}
       name + ":9:33: dataset.transforms[1].p: expected a number from 0 to 1, got 1.5",
       name + ":9:45: dataset.transforms[1].scale: expected [smallest, largest], but the first is larger",
       name + ":10:31: model.stem: expected one of imagenet or cifar, got 'cifr'; did you mean 'cifar'?",
-      name + ":13:3: optimizer.momentum: 'momentum' belongs to kinds sgd and rmsprop; this is adamw",
+      name + ":13:3: optimizer.momentum: 'momentum' belongs to kinds sgd, rmsprop and muon; this is adamw",
       name + ":15:3: optimizer.lr: duplicate key; the first is at line 14",
       name + ":16:13: amp.mode: expected one of fp32, tf32, bf16 or fp16, got 'fp61'; did you mean 'fp16'?",
       name + ":17:23: accumulation.steps: expected an integer from 1 to 1073741824, got 2.5",
@@ -143,7 +143,8 @@ TEST_CASE("starter files are experiments, for every model and optimizer", "[expe
   const TemporaryDirectory folder;
   for (const std::string model : {"mlp", "cnn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
                                   "wide_resnet", "vit", "gpt2", "llama", "bert", "lstm"})
-    for (const std::string optimizer : {"sgd", "adam", "adamw", "rmsprop", "lamb", "adafactor"}) {
+    for (const std::string optimizer :
+         {"sgd", "adam", "adamw", "rmsprop", "lion", "adamw_schedule_free", "muon", "lamb", "adafactor"}) {
       const LoadedExperiment loaded =
           load_experiment(folder.write("new.yaml", experiment_starter({"new-run", model, optimizer})));
       CHECK(loaded.experiment.name == "new-run");

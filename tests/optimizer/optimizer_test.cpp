@@ -159,10 +159,8 @@ TEST_CASE("parameters without a gradient are left alone, and catch up with their
     CHECK(net["hidden.weight"].equal(frozen));
     CHECK_FALSE(net["head.weight"].equal(moving));
     MapState state = MapState::of(*optimizer);
-    if (state.tensors.contains("step.head.weight")) {
-      CHECK(state.tensors["step.head.weight"].item<float>() == 3);
-      CHECK(state.tensors["step.hidden.weight"].item<float>() == 2);
-    }
+    for (const auto& [name, count] : {std::pair("step.head.weight", 3), std::pair("step.hidden.weight", 2)})
+      if (state.tensors.contains(name)) CHECK(state.tensors[name].item<float>() == static_cast<float>(count));
     zero_grad(net.parameters);
     optimizer->step(0.01, {});  // nothing to do
   }
@@ -190,6 +188,58 @@ TEST_CASE("a gradient in another memory format gives the same update", "[optimiz
     for (const auto of_weight : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
       for (const auto of_gradient : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
         CHECK(updated(of_weight, of_gradient).allclose(expected, 1e-5, 1e-6));
+  }
+}
+
+TEST_CASE("weights to evaluate change no step, and a run saved with them goes on bit for bit", "[optimizer]") {
+  const Batches batches;
+  OptimizerConfig config;
+  config.rule = ScheduleFreeConfig{};
+  config.weight_decay = 0.1;
+  const SmallNet whole = random_net();
+  const auto uninterrupted = build(config, whole.parameters);
+  train(whole, *uninterrupted, batches, 0, 20);
+
+  const SmallNet first = random_net();
+  const auto before = build(config, first.parameters);
+  train(first, *before, batches, 0, 5);
+  const std::vector<at::Tensor> trained = copies(first);
+  REQUIRE(before->eval());
+  CHECK_FALSE(before->eval());
+  CHECK_FALSE(equal(trained, copies(first)));
+  before->train();
+  CHECK(equal(trained, copies(first)));
+  train(first, *before, batches, 5, 10);
+
+  before->eval();
+  MapState saved = MapState::of(*before);
+  const SmallNet second =
+      SmallNet::of([&](const std::string& name, const auto&) { return first[name].detach(); }, at::kFloat);
+  const auto after = build(config, second.parameters);
+  after->eval();
+  saved.restore_into(*after);
+  after->train();
+  train(second, *after, batches, 10, 20);
+  CHECK(equal(copies(whole), copies(second)));
+  uninterrupted->eval();
+  after->eval();
+  CHECK(equal(copies(whole), copies(second)));
+  CHECK(MapState::of(*uninterrupted).equals(MapState::of(*after)));
+}
+
+TEST_CASE("muon leaves embeddings, the output layer, vectors and named layers to AdamW", "[optimizer]") {
+  const Batches batches;
+  OptimizerConfig config;
+  config.rule = MuonConfig{.adamw = {.params = {"conv*"}}};
+  const SmallNet net = random_net();
+  const auto optimizer = build(config, net.parameters);
+  const MapState state = MapState::of(*optimizer);
+  for (const OptimizedParameter& parameter : net.parameters) {
+    INFO(parameter.name);
+    const bool is_whole = parameter.name == "hidden.weight";
+    CHECK(state.tensors.contains("momentum_buffer." + parameter.name) == is_whole);
+    CHECK(state.tensors.contains("exp_avg_sq." + parameter.name) != is_whole);
+    CHECK(updates_whole(config, parameter.name, parameter.is_hidden_matrix) == is_whole);
   }
 }
 

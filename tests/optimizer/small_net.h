@@ -47,7 +47,8 @@ struct SmallNet {
     for (const auto& [name, shape] : shapes())
       net.parameters.push_back({.name = name,
                                 .tensor = weight_of(name, shape).to(dtype).clone().requires_grad_(),
-                                .blocks_after = blocks_after(name)});
+                                .blocks_after = blocks_after(name),
+                                .is_hidden_matrix = shape.size() > 1 && name != "head.weight"});
     return net;
   }
 

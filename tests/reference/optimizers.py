@@ -1,6 +1,6 @@
 """What stock PyTorch computes for the tests of optimizer/ and amp/: `optimizers.py PART OUTPUT.safetensors`.
 
-PART is training, schedules, clipping, averaging or scaling. Exit code 77: PyTorch can't be imported.
+PART is training, matrices, schedules, clipping, averaging or scaling. Exit code 77: PyTorch can't be imported.
 """
 
 import json
@@ -9,9 +9,13 @@ import struct
 import sys
 
 try:
+    import schedulefree
+    import timm.optim
     import torch
+
+    from update_rules import HIDDEN, Lamb, PackagedMuon, StockMuon
 except ImportError as error:
-    print(f"PyTorch can't be imported: {error}", file=sys.stderr)
+    print(f"a reference can't be imported: {error}", file=sys.stderr)
     sys.exit(77)
 
 from torch.optim import lr_scheduler
@@ -39,7 +43,7 @@ def doubles(values):
 
 # Training: a small convolutional network, 20 steps with each rule. tests/optimizer/training_test.cpp has the same cases.
 
-NUM_STEPS, BATCH, CLASSES = 20, 8, 5
+NUM_STEPS, LONG, BATCH, CLASSES = 20, 50, 8, 5
 
 
 def initial_weights():
@@ -59,36 +63,8 @@ def forward(w, images):
     return torch.nn.functional.linear(x, w["head.weight"], w["head.bias"])
 
 
-class Lamb(torch.optim.Optimizer):
-    """Algorithm 2 of https://arxiv.org/abs/1904.00962 in plain Python, after timm.optim.Lamb and NVIDIA's FusedLAMB: the trust
-    ratio applies to groups with `adapt`, and is limited to max_trust_ratio."""
-
-    def __init__(self, groups, lr, betas=(0.9, 0.999), eps=1e-6, max_trust_ratio=10.0):
-        super().__init__(groups, dict(lr=lr, betas=betas, eps=eps, max_trust_ratio=max_trust_ratio, weight_decay=0.0, adapt=True))
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            beta1, beta2 = group["betas"]
-            for p in group["params"]:
-                state = self.state[p]
-                if not state:
-                    state.update(t=0, m=torch.zeros_like(p), v=torch.zeros_like(p))
-                state["t"] += 1
-                t, g = state["t"], p.grad
-                state["m"] = beta1 * state["m"] + (1 - beta1) * g
-                state["v"] = beta2 * state["v"] + (1 - beta2) * g * g
-                update = (state["m"] / (1 - beta1**t)) / ((state["v"] / (1 - beta2**t)).sqrt() + group["eps"])
-                update = update + group["weight_decay"] * p
-                ratio = 1.0
-                if group["adapt"]:
-                    weight_norm, update_norm = p.norm().item(), update.norm().item()
-                    if weight_norm > 0 and update_norm > 0:
-                        ratio = min(weight_norm / update_norm, group["max_trust_ratio"])
-                p.sub_(group["lr"] * ratio * update)
-
-
 SGD, Adam, AdamW, RMSprop, Adafactor = (getattr(torch.optim, n) for n in ("SGD", "Adam", "AdamW", "RMSprop", "Adafactor"))
+ScheduleFree = schedulefree.AdamWScheduleFree
 TRAINING_CASES = {
     # name: (rule, its arguments, weight decay, other things)
     "sgd": (SGD, dict(lr=0.05), 0.0, {}),
@@ -108,6 +84,18 @@ TRAINING_CASES = {
     "rmsprop_all": (RMSprop, dict(lr=1e-3, alpha=0.9, momentum=0.9, centered=True, eps=0.01), 1e-2, {}),
     "adafactor": (Adafactor, dict(lr=1e-2), 0.0, {}),
     "adafactor_all": (Adafactor, dict(lr=3e-2, beta2_decay=-0.7, eps=(1e-6, 1e-2), d=1.5), 0.1, {}),
+    "lion": (timm.optim.Lion, dict(lr=1e-3), 0.0, {}),
+    "lion_weight_decay": (timm.optim.Lion, dict(lr=1e-3, betas=(0.8, 0.95)), 0.1, {"double": True, "steps": 50}),
+    "schedule_free": (ScheduleFree, dict(lr=5e-3), 0.0, {"steps": 50}),
+    "schedule_free_double": (ScheduleFree, dict(lr=5e-3), 0.0, {"double": True, "steps": 50}),
+    "schedule_free_warmup": (ScheduleFree, dict(lr=1e-2, betas=(0.95, 0.99), eps=1e-6, warmup_steps=10), 0.1, {"double": True, "steps": 50}),
+    "schedule_free_power": (
+        ScheduleFree, dict(lr=1e-2, r=1.5, weight_lr_power=1.0, warmup_steps=10), 0.1, {"double": True, "steps": 50}),
+    "muon": (StockMuon, dict(lr=0.02, adamw=dict(lr=3e-3, betas=(0.9, 0.95), eps=1e-10)), 0.1, {"double": True, "steps": 50}),
+    "muon_plain": (
+        StockMuon, dict(lr=0.01, momentum=0.8, nesterov=False, ns_steps=3, adjust_lr_fn="match_rms_adamw", adamw=dict(lr=3e-3, eps=1e-8)),
+        0.0, {"double": True, "steps": 50}),
+    "muon_package": (PackagedMuon, dict(lr=0.02, adamw=dict(lr=3e-3)), 0.1, {"double": True, "steps": 50}),
     "lamb": (Lamb, dict(lr=1e-2), 0.1, {"double": True}),
     "lamb_ceiling": (Lamb, dict(lr=1e-2, betas=(0.8, 0.9), max_trust_ratio=0.5), 0.0, {"double": True}),
     "sgd_groups": (SGD, dict(lr=0.02, momentum=0.9, dampening=0.3), 0.05, {"groups": True}),
@@ -115,6 +103,8 @@ TRAINING_CASES = {
     "adamw_groups": (AdamW, dict(lr=3e-3), 0.1, {"groups": True}),
     "rmsprop_groups": (RMSprop, dict(lr=1e-3, momentum=0.9), 1e-2, {"groups": True}),
     "adafactor_groups": (Adafactor, dict(lr=1e-2), 0.1, {"groups": True}),
+    "lion_groups": (timm.optim.Lion, dict(lr=1e-3), 0.1, {"double": True, "groups": True}),
+    "schedule_free_groups": (ScheduleFree, dict(lr=1e-2), 0.1, {"double": True, "groups": True}),
     "lamb_groups": (Lamb, dict(lr=1e-2), 0.1, {"double": True, "groups": True}),
     "recipe": (SGD, dict(lr=0.1, momentum=0.9), 1e-2, {"clip": 0.5, "one_cycle": True}),
 }
@@ -134,6 +124,8 @@ def group_of(name, parameter, lr, weight_decay):
 def train(weights, images, labels, rule, arguments, weight_decay, extra):
     dtype = torch.float64 if extra.get("double") else torch.float32
     w = {name: value.detach().clone().to(dtype).requires_grad_() for name, value in weights.items()}
+    if rule in (StockMuon, PackagedMuon):
+        return train_matrices(w, images, labels, rule, arguments, weight_decay, extra["steps"])
     matrices = [p for p in w.values() if p.ndim > 1 or extra.get("decay_all")]
     vectors = [p for p in w.values() if not (p.ndim > 1 or extra.get("decay_all"))]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
@@ -145,8 +137,10 @@ def train(weights, images, labels, rule, arguments, weight_decay, extra):
     scheduler = None
     if extra.get("one_cycle"):
         scheduler = lr_scheduler.OneCycleLR(optimizer, arguments["lr"], total_steps=NUM_STEPS, cycle_momentum=False)
+    if rule is ScheduleFree:
+        optimizer.train()
     losses = []
-    for step in range(NUM_STEPS):
+    for step in range(extra.get("steps", NUM_STEPS)):
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(forward(w, images[step].to(dtype)), labels[step])
         loss.backward()
@@ -156,13 +150,51 @@ def train(weights, images, labels, rule, arguments, weight_decay, extra):
         if scheduler:
             scheduler.step()
         losses.append(loss.item())
+    if rule is ScheduleFree:
+        optimizer.eval()
     return losses, w
+
+
+def train_matrices(w, images, labels, rule, arguments, weight_decay, steps):
+    """Of filters, the optimizers see matrices. Newton-Schulz iterations take bfloat16() of a gradient, which here is the gradient."""
+    leaves = {name: p.detach().flatten(1).requires_grad_() if name in HIDDEN else p for name, p in w.items()}
+    optimizer = rule(leaves, {name: weight_decay if p.ndim > 1 else 0.0 for name, p in leaves.items()}, **arguments)
+    losses = []
+    rounded = torch.Tensor.bfloat16
+    torch.Tensor.bfloat16 = lambda gradient: gradient.clone()
+    try:
+        for step in range(steps):
+            optimizer.zero_grad()
+            seen = {name: leaf.view(w[name].shape) for name, leaf in leaves.items()}
+            loss = torch.nn.functional.cross_entropy(forward(seen, images[step].to(torch.float64)), labels[step])
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    finally:
+        torch.Tensor.bfloat16 = rounded
+    return losses, {name: leaf.detach().view(w[name].shape) for name, leaf in leaves.items()}
+
+
+def matrices():
+    """torch.optim.Muon in bf16, from gradients that don't depend on the weights."""
+    generator = torch.Generator().manual_seed(13)
+    out = {}
+    for name, shape in {"wide": (16, 48), "tall": (48, 16), "square": (12, 12), "filters": (24, 2, 3, 3)}.items():
+        first = torch.randn(shape, generator=generator)
+        gradients = torch.randn(LONG, *shape, generator=generator)
+        leaf = first.flatten(1).clone().requires_grad_()
+        optimizer = torch.optim.Muon([leaf], lr=0.02, weight_decay=0.1)
+        for gradient in gradients:
+            leaf.grad = gradient.flatten(1).clone()
+            optimizer.step()
+        out |= {f"{name}.first": first, f"{name}.gradients": gradients, f"{name}.final": leaf.detach().view(shape)}
+    return out
 
 
 def training():
     generator = torch.Generator().manual_seed(11)
-    images = torch.randn(NUM_STEPS, BATCH, 1, 8, 8, generator=generator)
-    labels = torch.randint(CLASSES, (NUM_STEPS, BATCH), generator=generator)
+    images = torch.randn(LONG, BATCH, 1, 8, 8, generator=generator)
+    labels = torch.randint(CLASSES, (LONG, BATCH), generator=generator)
     weights = initial_weights()
     out = {"images": images, "labels": labels} | {f"weight.{name}": value for name, value in weights.items()}
     for name, case in TRAINING_CASES.items():
@@ -323,7 +355,7 @@ def scaling():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    parts = {f.__name__: f for f in (training, schedules, clipping, averaging, scaling)}
+    parts = {f.__name__: f for f in (training, matrices, schedules, clipping, averaging, scaling)}
     if sys.argv[1] == "all":
         tensors = {f"{name}/{key}": value for name, part in parts.items() for key, value in part().items()}
     else:

@@ -35,6 +35,7 @@ void Checkpointer::save() {
   if (saved_step_ == run_.step || run_.step == 0) return;
   run_.parallel->share_buffers();
   checkpoint::ShownState state;
+  const optimizer::AveragedWeights averaged(*run_.optimizer);
   run_.visit_state(state);
   saver_.save(state, info());
   saved_step_ = run_.step;
@@ -48,6 +49,7 @@ void Checkpointer::take_snapshot() {
   if (!is_snapshot_due()) return;
   run_.parallel->share_buffers();
   checkpoint::ShownState state;
+  const optimizer::AveragedWeights averaged(*run_.optimizer);
   run_.visit_state(state);
   snapshots_->save(state, info());
 }

@@ -24,16 +24,19 @@ class EvaluationMode {
  public:
   explicit EvaluationMode(Run& run) : run_(run) {
     run_.model->set_training(false);
-    if (run_.ema) exchange();
+    if (run_.ema)
+      exchange();
+    else if (averaged_ = run_.optimizer->eval(); averaged_)
+      run_.parallel->after_update();
   }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
   ~EvaluationMode() {
-    if (run_.ema && !has_ended_) run_.ema->swap();  // after a failure: the ranks can't be relied upon
+    if (!has_ended_) put_back();  // after a failure: the ranks can't be relied upon
     run_.model->set_training(true);
   }
   void end() {
-    if (run_.ema) exchange();
+    if (put_back()) run_.parallel->after_update();
     has_ended_ = true;
   }
 
@@ -42,8 +45,15 @@ class EvaluationMode {
     run_.ema->swap();
     run_.parallel->after_update();
   }
+  /// Returns whether this changes anything.
+  bool put_back() {
+    if (run_.ema) run_.ema->swap();
+    if (averaged_) run_.optimizer->train();
+    return run_.ema || averaged_;
+  }
 
   Run& run_;
+  bool averaged_ = false;  // by the optimizer
   bool has_ended_ = false;
 };
 

@@ -319,6 +319,7 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
     model::commit_running_statistics(*run_.model);
   if (run_.ema) {
     const runtime::Span span("ema");
+    const optimizer::AveragedWeights averaged(*run_.optimizer);
     run_.ema->update(run_.step);
   }
   run_.num_skipped += result.skipped.sum();

@@ -214,11 +214,11 @@ model::FirstValues place_weights(model::Model& model, const experiment::Experime
   return config.init_from && reads_files ? initial_weights(model, config, place.input, values, place.notices) : values;
 }
 
-/// Throws if ranks that share sequences can't each have as many tokens of the longest.
-void check_sequences(std::int64_t ranks, const dataset::SampleSpec& spec) {
+/// Returns the spec. Throws if ranks that share sequences can't each have as many tokens of the longest.
+const dataset::SampleSpec& checked_spec(std::int64_t ranks, const dataset::SampleSpec& spec) {
   const std::int64_t chunks = 2 * ranks;
   const std::int64_t length = spec.input_shape.front();
-  if (ranks == 1 || length % chunks == 0) return;
+  if (ranks == 1 || length % chunks == 0) return spec;
   throw core::Error("distributed.context is " + std::to_string(ranks) + ", and sequences of " + std::to_string(length) +
                     " tokens can't be cut into " + std::to_string(chunks) + " equal chunks")
       .hint("set the dataset's sequence length to " + std::to_string(length / chunks * chunks) + " or " +
@@ -233,14 +233,28 @@ model::RunningStatistics statistics_updates(const AccumulationConfig& accumulati
   return every_time ? model::RunningStatistics::every_forward : model::RunningStatistics::on_commit;
 }
 
+/// Tells that BatchNorm's statistics are of other weights than those that are evaluated.
+void tell_of_statistics(const experiment::Experiment& experiment, model::Model& model,
+                        std::vector<tracking::Notice>& notices) {
+  const std::vector<model::NamedTensor> buffers = model::named_buffers(model);
+  if (config::traits_of(experiment.optimizer.rule).averages_weights &&
+      std::ranges::any_of(buffers, [](const auto& buffer) { return buffer.name.ends_with("running_mean"); }))
+    notices.push_back({tracking::Level::warning,
+                       "BatchNorm's running statistics are of the trained weights, and " +
+                           std::string(experiment.optimizer.rule.kind()) +
+                           " evaluates averaged ones: metrics may be worse than with a network without BatchNorm"});
+}
+
 /// Builds the whole model, and refuses entries of param_groups that fit no trained parameter.
-std::unique_ptr<model::Model> build_model(const experiment::Experiment& experiment, const model::InputSpec& input) {
+std::unique_ptr<model::Model> build_model(const experiment::Experiment& experiment, const model::InputSpec& input,
+                                          std::vector<tracking::Notice>& notices) {
   std::unique_ptr<model::Model> model = model::build(experiment.model, input);
   std::vector<std::string> trained;
   model->visit_parameters([&](const std::string& name, const model::TensorDecl& decl) {
     if (decl.trainable) trained.push_back(name);
   });
   optimizer::check_parameter_groups(experiment.optimizer, trained);
+  tell_of_statistics(experiment, *model, notices);
   return model;
 }
 
@@ -292,10 +306,9 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   const StepSize step = step_size(experiment, batch_ranks, rank);
   if (!step.is_even) loading.global_batch = step.global_batch;
   dataset::Datasets data = open_data(experiment, rank, loading);
-  const dataset::SampleSpec& spec = data.train->spec();
-  check_sequences(mesh->size(comm::Axis::context), spec);
+  const dataset::SampleSpec& spec = checked_spec(mesh->size(comm::Axis::context), data.train->spec());
   const model::InputSpec input = input_spec(spec);
-  std::unique_ptr<model::Model> model = build_model(experiment, input);
+  std::unique_ptr<model::Model> model = build_model(experiment, input, notices);
   std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, world);
   OwnPart own = keep_own_part(experiment.distributed, *mesh, step.micro_batches, *model);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);

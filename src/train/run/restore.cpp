@@ -88,6 +88,7 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   failure = first_failure(group, failure, point.name());
   if (!failure.empty()) return failure;
   checkpoint::StateReader reader(*checkpoint);
+  run.optimizer->eval();  // as it was saved
   run.visit_state(reader);
   try {
     bytes = reader.finish();
@@ -97,6 +98,7 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   if (failure.empty()) failure = impossible_place(run, *checkpoint);
   failure = first_failure(group, failure, point.name());
   if (!failure.empty()) return failure;
+  if (purpose == Purpose::training) run.optimizer->train();
   run.parallel->after_update();
   if (run.quantized_training) run.quantized_training->begin_step(run.step);
   tell_differences(*checkpoint, reader, run, config, sink, purpose);

@@ -4,7 +4,8 @@ from addition import Addition, Before, Forgotten, New, Run
 CONFIG = """/// https://jmlr.org/papers/v12/duchi11a.html as torch.optim.Adagrad, without decay of the learning rate.
 struct AdagradConfig {
   static constexpr std::string_view kind = "adagrad";
-  static constexpr OptimizerTraits traits{.is_elementwise = true, .reads_overflow_flag = true, .starter_lr = 0.02};
+  static constexpr OptimizerTraits traits{.is_elementwise = true, .updates_shards = true, .averages_weights = false,
+                                          .reads_overflow_flag = true, .starter_lr = 0.03};
   double eps = 1e-10;
 
   OptimizerFacts facts() const { return {.could_fuse = false}; }
@@ -88,7 +89,7 @@ CASE = Addition(
         "trainctl_engine": [],
         "trainctl": [
             Run(["config", "schema"], says=['"adagrad"', "Added to the root of the sum."]),
-            Run(["config", "new", "--optimizer", "adagrad"], says=["kind: adagrad", "lr: 0.02"]),
+            Run(["config", "new", "--optimizer", "adagrad"], says=["kind: adagrad", "lr: 0.03"]),
             Run(["train", "experiment.yaml", "--run-dir", "run"], says=["step 2/2", "finished 2 steps"]),
             Run(["train", "experiment.yaml", "--run-dir", "run", "--set", "train.steps=4"],
                 says=["resumed after step 2", "step 3/4", "finished 4 steps"]),
@@ -98,10 +99,10 @@ CASE = Addition(
         ],
     },
     forgotten=[
-        Forgotten((RULES, "traits{.is_elementwise = true, .reads_overflow_flag = true, .starter_lr = 0.02}",
-                   "constants{.is_elementwise = true, .reads_overflow_flag = true, .starter_lr = 0.02}"),
+        Forgotten((RULES, "traits{.is_elementwise = true, .updates_shards = true, .averages_weights = false,\n",
+                   "constants{.is_elementwise = true, .updates_shards = true, .averages_weights = false,\n"),
                   says=["a kind has no `static constexpr … traits`"], source=RULES),
-        Forgotten((RULES, ", .starter_lr = 0.02", ""), says=["rule_config.h"], source=RULES),
+        Forgotten((RULES, ", .starter_lr = 0.03", ""), says=["rule_config.h"], source=RULES),
         Forgotten((RULES, ", AdagradConfig", ""), says=["AdagradConfig"], source=TEST),
         Forgotten((RULES, "config::field<&AdagradConfig::eps>(\"Added to the root of the sum.\", config::non_negative)", ""),
                   says=["fields() must list every member of the config struct"], source="src/experiment/shape.cpp"),
