@@ -53,6 +53,7 @@ struct Batch {
   // Row i is sample number first_sample + i of the epoch's order, counted over all ranks.
   std::int64_t epoch = 0;
   std::int64_t first_sample = 0;
+  std::vector<std::int64_t> indices{};  // of the rows' samples in their source
   std::int64_t size() const { return inputs.size(0); }
 };
 

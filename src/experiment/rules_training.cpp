@@ -88,6 +88,9 @@ void check_trackers(Checked& c) {
 void check_rollback(Checked& c) {
   if (c.experiment.train.on_non_finite == train::NonFinite::rollback && c.experiment.checkpoint.every == 0)
     c.report({"train.on_non_finite", "checkpoint"}, "rollback goes back to a checkpoint; set checkpoint.every");
+  const std::optional<train::LossSpikesConfig>& spikes = c.experiment.train.loss_spikes;
+  if (spikes && spikes->action == train::SpikeAction::rollback && c.experiment.checkpoint.every == 0)
+    c.report({"train.loss_spikes.action", "checkpoint"}, "rollback goes back to a checkpoint; set checkpoint.every");
 }
 
 void check_precision(Checked& c) {

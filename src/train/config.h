@@ -65,6 +65,29 @@ struct EarlyStoppingConfig {
 
 enum class NonFinite { stop, skip, rollback };
 
+enum class SpikeAction { warn, rollback };
+
+struct LossSpikesConfig {
+  std::int64_t window = 128;
+  double loss_z = 8;
+  double grad_norm_z = 4;
+  SpikeAction action = SpikeAction::warn;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = LossSpikesConfig;
+    return std::tuple{
+        field<&C::window>("Steps that a step is compared with; half as many come before the first comparison.",
+                          config::between(8, 65536)),
+        field<&C::loss_z>("A spike's loss is above the median by more than this many robust standard deviations.",
+                          config::positive),
+        field<&C::grad_norm_z>("So is the logarithm of its gradient norm by this many.", config::positive),
+        field<&C::action>(
+            "After a spike: warn, or go back to the last checkpoint and on with the data after the spike."),
+    };
+  }
+};
+
 struct TrainConfig {
   std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> steps;
@@ -73,6 +96,7 @@ struct TrainConfig {
   std::optional<EarlyStoppingConfig> early_stopping{};
   std::int64_t log_every = 20;
   NonFinite on_non_finite = NonFinite::stop;
+  std::optional<LossSpikesConfig> loss_spikes{};
   std::int64_t max_rollbacks = 3;
   WatchdogConfig watchdog{};
 
@@ -92,6 +116,9 @@ struct TrainConfig {
         field<&C::log_every>("Steps between log records.", config::at_least(1)),
         field<&C::on_non_finite>("When the loss is not finite: stop the run, skip the update, or go back to the last "
                                  "checkpoint with other data."),
+        field<&C::loss_spikes>(
+            "Watches for steps whose loss and gradient norm both stand out, and lists their samples in "
+            "loss_spikes.jsonl; waits for the device at each step; null is off."),
         field<&C::max_rollbacks>("Rollbacks after which the run stops.", config::at_least(1)),
         field<&C::watchdog>("Reports steps that don't end."),
     };

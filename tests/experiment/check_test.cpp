@@ -308,6 +308,8 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
         "5:30: optimizer.base_batch_size: changes nothing while optimizer.lr_scaling is none");
   CHECK(only_problem_of(kName + kImages + kModel + "train: {steps: 9, on_non_finite: rollback}\n") ==
         "4:34: train.on_non_finite: rollback goes back to a checkpoint; set checkpoint.every");
+  CHECK(only_problem_of(kName + kImages + kModel + "train: {steps: 9, loss_spikes: {action: rollback}}\n") ==
+        "4:41: train.loss_spikes.action: rollback goes back to a checkpoint; set checkpoint.every");
 }
 
 TEST_CASE("MLflow's address has a scheme and no password", "[experiment]") {

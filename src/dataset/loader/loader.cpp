@@ -76,6 +76,9 @@ class PrefetchingLoader final : public Loader {
         parts_.writer->wrap(ticket->count, ticket->buffer->inputs.get(), ticket->buffer->targets.get(), keep_alive);
     batch.epoch = ticket->start.epoch;
     batch.first_sample = ticket->start.sample + ticket->offset;
+    for (std::int64_t i = 0; i < ticket->count; ++i)
+      batch.indices.push_back(ticket->keys.empty() ? ticket->order->at(batch.first_sample + i).index
+                                                   : ticket->keys[static_cast<std::size_t>(i)].index);
     return batch;
   }
 

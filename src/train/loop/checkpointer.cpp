@@ -70,6 +70,11 @@ void Checkpointer::close() {
   if (snapshots_) snapshots_->remove();
 }
 
+bool Checkpointer::can_roll_back() {
+  saver_.finish();
+  return !checkpoint::find_complete(directory_).empty();
+}
+
 void Checkpointer::roll_back() {
   saver_.finish();
   std::vector<ResumePoint> points;

@@ -32,6 +32,8 @@ class Checkpointer {
   void close();
   /// Restores the newest checkpoint. The run goes on with the data after the current batch.
   void roll_back();
+  /// Returns whether there is a checkpoint to roll back to. Waits for the one that is being written.
+  bool can_roll_back();
 
  private:
   checkpoint::CheckpointInfo info() const;

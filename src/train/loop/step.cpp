@@ -190,6 +190,7 @@ std::optional<dataset::Batch> Step::next_batch(StepResult& result) {
   }
   if (!batch) return batch;
   batch->weight = run_.task->weight_of(*batch);
+  if (run_.loss_spikes) result.samples.insert(result.samples.end(), batch->indices.begin(), batch->indices.end());
   const auto begin = std::chrono::steady_clock::now();
   batch = feed_(own_tokens(std::move(*batch), *run_.mesh));
   result.copy_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();

@@ -7,6 +7,7 @@
 #include "runtime/device.h"
 #include "runtime/span.h"
 #include "train/loop/evaluate.h"
+#include "train/loop/loss_spike.h"
 #include "train/loop/non_finite.h"
 #include "train/run/provenance.h"
 
@@ -116,14 +117,15 @@ bool Trainer::train_step() {
   const std::int64_t number = run_.step + 1;
   const bool logs = number % run_.experiment.train.log_every == 0 || number == run_.length.total_steps;
   const StepResult result =
-      step_(logs ? GradNorm::measure : GradNorm::only_to_clip, [this] { return stop_.received(); });
+      step_(logs || run_.loss_spikes ? GradNorm::measure : GradNorm::only_to_clip, [this] { return stop_.received(); });
   signal_ = result.signal;
   if (result.is_abandoned) return false;
   deferral_.step_made(run_.step);
   monitor_.step_done(result);
   // Reading the flag waits for the device: on a GPU only when a record or a checkpoint waits anyway.
   const bool reads_flag = run_.device.is_cpu() || logs || is_due(run_.experiment.checkpoint.every);
-  if (reads_flag && handle_non_finite(run_, step_, result, sink_) == AfterNonFinite::roll_back) {
+  if ((reads_flag && handle_non_finite(run_, step_, result, sink_) == AfterNonFinite::roll_back) ||
+      handle_loss_spike(run_, result, sink_, options_.run_directory, checkpointer_) == AfterLossSpike::roll_back) {
     const Pause pause(*this);
     checkpointer_.roll_back();
   } else {

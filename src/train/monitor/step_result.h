@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "train/monitor/throughput.h"
 
@@ -15,7 +16,8 @@ struct StepResult {
   double count = 0;    // targets: samples or their weight, or tokens
   double nominal = 0;  // what the gradients were divided by, until the count was known
   Work work;
-  at::Tensor grad_norm;   // float []; undefined when it wasn't measured
+  std::vector<std::int64_t> samples;  // of this rank, by their indices in the training set
+  at::Tensor grad_norm;               // float []; undefined when it wasn't measured
   at::Tensor non_finite;  // float [1]: 1 when the loss, or a gradient that no loss scale explains, isn't finite
   at::Tensor skipped;     // float [1]: 1 when the update was left out: non_finite, an fp16 overflow, or no target
   double data_wait_ms = 0;

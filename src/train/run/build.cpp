@@ -269,6 +269,11 @@ std::optional<EarlyStopping> make_early_stopping(const TrainConfig& config) {
   return EarlyStopping(*config.early_stopping);
 }
 
+std::optional<LossSpikes> make_loss_spikes(const TrainConfig& config) {
+  if (!config.loss_spikes) return std::nullopt;
+  return LossSpikes(*config.loss_spikes);
+}
+
 dataset::Datasets open_data(const experiment::Experiment& experiment, const RankContext& rank,
                             const dataset::LoaderOptions& loading) {
   if (rank.dry_run != nullptr) return rank.dry_run->open_data(loading);
@@ -340,6 +345,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
       .plateau = optimizer::plateau_of(experiment.optimizer.lr_scheduler, peak_lr),
       .best = BestEvaluation(experiment.checkpoint.best),
       .early_stopping = make_early_stopping(experiment.train),
+      .loss_spikes = make_loss_spikes(experiment.train),
       .global_batch = step.global_batch,
       .micro_batches = step.micro_batches,
       .num_parameters = own.num_parameters,
@@ -374,6 +380,7 @@ void Run::visit_state(runtime::State& state) {
   if (plateau) runtime::visit_as(state, "plateau", *plateau);
   runtime::visit_as(state, "best", best);
   if (early_stopping) runtime::visit_as(state, "early_stopping", *early_stopping);
+  if (loss_spikes) runtime::visit_as(state, "loss_spikes", *loss_spikes);
   state.integer("step", step);
   state.integer("num_rollbacks", num_rollbacks);
   state.integer("data.epoch", next_sample.epoch);

@@ -24,6 +24,7 @@
 #include "tracking/event.h"
 #include "train/run/best.h"
 #include "train/run/early_stopping.h"
+#include "train/run/loss_spikes.h"
 
 namespace trainctl::train {
 
@@ -47,6 +48,7 @@ struct Run {
   std::optional<optimizer::Plateau> plateau;
   BestEvaluation best;
   std::optional<EarlyStopping> early_stopping;
+  std::optional<LossSpikes> loss_spikes;
   task::Metrics metrics;             // of the last evaluation
   std::int64_t evaluated_step = -1;  // the step of that evaluation; -1 before the first one
 
