@@ -36,6 +36,28 @@ TEST_CASE("averages of weights go with zero", "[experiment]") {
   CHECK(problems_with("{kind: zero, stage: 2}", "optimizer: {kind: adamw, ema: {decay: 0.9}}\n") == "");
 }
 
+TEST_CASE("rules that need whole parameters say what they go with", "[experiment]") {
+  const std::string muon = "optimizer: {kind: muon}\n";
+  const std::string schedule_free = "optimizer: {kind: adamw_schedule_free, lr_scheduler: {warmup: 10}}\n";
+  const std::string on_disk = offload("1", "optimizer: disk, path: /scratch");
+  for (const std::string& rule : {muon, schedule_free}) {
+    CHECK(problems_with("{kind: zero, stage: 3}", rule) == "");
+    CHECK(problems_with(offload("1", "optimizer: cpu"), rule) == "");
+    CHECK_THAT(problems_with(on_disk, rule), Contains("6:19: optimizer.kind") && Contains("disk brings one layer"));
+  }
+  CHECK(problems_with(on_disk, "optimizer: {kind: lion}\n") == "");
+  CHECK_THAT(problems_with("{kind: zero}", "optimizer: {kind: lamb}\n"), Contains("lamb looks at whole parameters"));
+}
+
+TEST_CASE("a rule that averages its weights takes no schedule that decays", "[experiment]") {
+  const auto with_schedule = [](const std::string& kind) {
+    return problems_with("none", "optimizer: {kind: adamw_schedule_free, lr_scheduler: {kind: " + kind + "}}\n");
+  };
+  CHECK(with_schedule("constant") == "");
+  CHECK_THAT(with_schedule("cosine"), Contains("6:61: optimizer.lr_scheduler.kind") && Contains("take constant"));
+  CHECK_THAT(with_schedule("reduce_on_plateau"), Contains("averages the weights in place of a falling learning rate"));
+}
+
 TEST_CASE("offloading is possible, and changes something", "[experiment]") {
   CHECK(problems_with(offload("1", "optimizer: cpu")) == "");
   CHECK(problems_with(offload("3", "optimizer: disk, parameters: disk, path: /scratch")) == "");
