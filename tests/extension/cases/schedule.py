@@ -4,7 +4,7 @@ from addition import Addition, After, Before, Forgotten, Run
 CONFIG = """/// The rate falls as 1 / √step does (https://arxiv.org/abs/1706.03762, without its warm-up).
 struct InverseSqrtScheduleConfig {
   static constexpr std::string_view kind = "inverse_sqrt";
-  static constexpr ScheduleTraits traits{.has_own_warmup = /*inverse_sqrt*/ false};
+  static constexpr ScheduleTraits traits{.has_own_warmup = /*inverse_sqrt*/ false, .decays = true};
   double scale = 1;
 
   ScheduleFacts facts() const { return {.watched = /*inverse_sqrt*/ std::nullopt}; }
