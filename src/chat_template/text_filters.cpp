@@ -1,0 +1,214 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "chat_template/filter_tables.h"
+#include "chat_template/operations.h"
+#include "chat_template/python_text.h"
+
+namespace trainctl::chat_template {
+namespace {
+
+std::string soft_text(const Value& value) {
+  return value.printed();
+}
+
+Value filter_trim(const Value& operand, const Arguments& arguments) {
+  const Parameters given(arguments, "trim", {"chars"});
+  const Value chars = given.get("chars", None{});
+  if (chars.is<None>()) return Value::text(strip(soft_text(operand), StripSide::both));
+  return Value::text(strip(soft_text(operand), StripSide::both, given.text("chars")));
+}
+
+template <LetterCase wanted>
+Value filter_case(const Value& operand, const Arguments& arguments) {
+  const Parameters given(arguments, "the filter", {});
+  return checked_text(with_case(soft_text(operand), wanted));
+}
+
+/// Words begin after blanks, - and opening brackets, and not after an apostrophe as with str.title.
+Value filter_title(const Value& operand, const Arguments&) {
+  std::string out;
+  bool starts_word = true;
+  for (const char32_t code : code_points(soft_text(operand))) {
+    std::string letter;
+    append_code_point(letter, code);
+    out += with_case(letter, starts_word ? LetterCase::upper : LetterCase::lower);
+    starts_word = is_python_space(code) || std::u32string_view(U"-({[<").find(code) != std::u32string_view::npos;
+  }
+  return checked_text(std::move(out));
+}
+
+Value filter_string(const Value& operand, const Arguments&) {
+  return Value::text(soft_text(operand));
+}
+
+Value filter_replace(const Value& operand, const Arguments& arguments) {
+  const Parameters given(arguments, "replace", {"old", "new", "count"});
+  return checked_text(replaced(soft_text(operand), given.required("old").printed(), given.required("new").printed(),
+                               given.integer("count", -1)));
+}
+
+Value filter_indent(const Value& operand, const Arguments& arguments) {
+  const Parameters given(arguments, "indent", {"width", "first", "blank"});
+  const Value width = given.get("width", std::int64_t{4});
+  const std::string blanks =
+      width.is_text()
+          ? *width.as_text()
+          : std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(given.integer("width", 4), 0, 10'000)), ' ');
+  const std::string text = soft_text(operand) + "\n";  // jinja2 adds it, so that the last line counts
+  std::string out;
+  bool is_first = true;
+  for (const std::string& line : split_lines(text, false)) {
+    const bool is_indented = is_first ? given.truth("first", false) : given.truth("blank", false) || !line.empty();
+    out += (is_first ? "" : "\n") + (is_indented ? blanks : "") + line;
+    is_first = false;
+  }
+  return checked_text(std::move(out));
+}
+
+Value filter_join(const Value& operand, const Arguments& arguments) {
+  const Parameters given(arguments, "join", {"d", "attribute"});
+  const std::string separator = given.get("d", Value::text("")).printed();
+  const Value attribute = given.get("attribute", None{});
+  std::string out;
+  bool is_first = true;
+  for (const Value& item : items_of(operand)) {
+    out += (is_first ? "" : separator) + (attribute.is<None>() ? item : attribute_of(item, attribute)).printed();
+    is_first = false;
+  }
+  return checked_text(std::move(out));
+}
+
+Value filter_tojson(const Value& operand, const Arguments& arguments) {
+  const Parameters given(arguments, "tojson", {"ensure_ascii", "indent", "separators", "sort_keys"});
+  JsonFormat format{.ensure_ascii = given.truth("ensure_ascii", false), .sort_keys = given.truth("sort_keys", false)};
+  const Value indent = given.get("indent", None{});
+  if (const std::string* text = indent.as_text())
+    format.indent = *text;
+  else if (!indent.is<None>())
+    format.indent =
+        std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(given.integer("indent", 0), 0, 1000)), ' ');
+  if (format.indent) format.item_separator = ",";
+  const Value separators = given.get("separators", None{});
+  if (const Sequence* pair = separators.as_sequence(); pair != nullptr && pair->items.size() == 2) {
+    format.item_separator = pair->items[0].printed();
+    format.key_separator = pair->items[1].printed();
+  }
+  return checked_text(to_json(operand, format));
+}
+
+/// Python's int(text) and float(text); nothing where they fail.
+std::optional<double> parsed_float(const std::string& text) {
+  std::string digits = strip(text, StripSide::both);
+  std::erase(digits, '_');
+  if (digits.starts_with('+')) digits.erase(0, 1);
+  double number = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, number);
+  return error == std::errc() && stop == end && !digits.empty() ? std::optional(number) : std::nullopt;
+}
+
+std::optional<std::int64_t> parsed_integer(const std::string& text, int base) {
+  std::string digits = strip(text, StripSide::both);
+  std::erase(digits, '_');
+  if (digits.starts_with('+')) digits.erase(0, 1);
+  std::int64_t number = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, number, base);
+  return error == std::errc() && stop == end && !digits.empty() ? std::optional(number) : std::nullopt;
+}
+
+Value filter_int(const Value& operand, const Arguments& arguments) {
+  const Parameters given(arguments, "int", {"default", "base"});
+  if (const auto* undefined = operand.get_if<Undefined>()) throw TemplateProblem(undefined->what);
+  if (const auto integer = operand.as_integer()) return *integer;
+  std::optional<double> number = operand.as_number();
+  if (const std::string* text = operand.as_text()) {
+    if (const auto integer =
+            parsed_integer(*text, static_cast<int>(std::clamp<std::int64_t>(given.integer("base", 10), 2, 36))))
+      return *integer;
+    number = parsed_float(*text);
+  }
+  if (number && std::abs(*number) < 9e18) return static_cast<std::int64_t>(std::trunc(*number));
+  return given.get("default", std::int64_t{0});
+}
+
+Value filter_float(const Value& operand, const Arguments& arguments) {
+  const Parameters given(arguments, "float", {"default"});
+  if (const auto* undefined = operand.get_if<Undefined>()) throw TemplateProblem(undefined->what);
+  if (const auto number = operand.as_number()) return *number;
+  if (const std::string* text = operand.as_text())
+    if (const auto number = parsed_float(*text)) return *number;
+  return given.get("default", 0.0);
+}
+
+Value filter_abs(const Value& operand, const Arguments&) {
+  if (const auto integer = operand.as_integer()) return *integer < 0 ? negated(operand) : Value(*integer);
+  if (const auto number = operand.as_number()) return std::abs(*number);
+  throw TemplateProblem("bad operand type for abs(): '" + std::string(operand.type_name()) + "'");
+}
+
+Value filter_round(const Value& operand, const Arguments& arguments) {
+  const Parameters given(arguments, "round", {"precision", "method"});
+  const auto number = operand.as_number();
+  if (!number) throw TemplateProblem("round takes a number, got '" + std::string(operand.type_name()) + "'");
+  const double scale = std::pow(10.0, static_cast<double>(given.integer("precision", 0)));
+  const std::string method = given.get("method", Value::text("common")).printed();
+  if (method == "ceil") return std::ceil(*number * scale) / scale;
+  if (method == "floor") return std::floor(*number * scale) / scale;
+  if (method != "common") throw TemplateProblem("method must be common, ceil or floor");
+  if (operand.as_integer() && given.integer("precision", 0) >= 0) return operand;
+  return std::nearbyint(*number * scale) / scale;
+}
+
+Value filter_format(const Value& operand, const Arguments& arguments) {
+  return checked_text(percent_formatted(soft_text(operand), arguments.positional));
+}
+
+Value filter_safe(const Value& operand, const Arguments&) {
+  return Value::markup(soft_text(operand));
+}
+
+Value filter_wordcount(const Value& operand, const Arguments&) {
+  return Value::number(split(soft_text(operand), {}).size());
+}
+
+Value filter_center(const Value& operand, const Arguments& arguments) {
+  const Parameters given(arguments, "center", {"width"});
+  const std::string text = soft_text(operand);
+  const auto width = static_cast<std::size_t>(std::clamp<std::int64_t>(given.integer("width", 80), 0, 10'000));
+  const std::size_t size = count_code_points(text);
+  if (width <= size) return Value::text(text);
+  const std::size_t missing = width - size;
+  const std::size_t left = missing / 2 + (missing & width & 1U);  // as str.center
+  return Value::text(std::string(left, ' ') + text + std::string(missing - left, ' '));
+}
+
+}  // namespace
+
+const FilterTable& text_filters() {
+  static const FilterTable table = {
+      {"trim", filter_trim},
+      {"upper", filter_case<LetterCase::upper>},
+      {"lower", filter_case<LetterCase::lower>},
+      {"title", filter_title},
+      {"capitalize", filter_case<LetterCase::capitalized>},
+      {"string", filter_string},
+      {"replace", filter_replace},
+      {"indent", filter_indent},
+      {"join", filter_join},
+      {"tojson", filter_tojson},
+      {"int", filter_int},
+      {"float", filter_float},
+      {"abs", filter_abs},
+      {"round", filter_round},
+      {"format", filter_format},
+      {"safe", filter_safe},
+      {"wordcount", filter_wordcount},
+      {"center", filter_center},
+  };
+  return table;
+}
+
+}  // namespace trainctl::chat_template

@@ -1,0 +1,92 @@
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "chat_template/chat_template.h"
+#include "core/error.h"
+
+namespace trainctl::chat_template {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const std::string& source, const Json& variables = Json::object()) {
+  return ChatTemplate(source, "chat.jinja").render(variables).text;
+}
+
+/// The message of the error that reading or rendering ends with.
+std::string error_of(const std::string& source, const Json& variables = Json::object(),
+                     const RenderOptions& options = {}) {
+  try {
+    ChatTemplate(source, "chat.jinja").render(variables, options);
+  } catch (const core::Error& error) {
+    return error.text();
+  }
+  return "";
+}
+
+TEST_CASE("a template prints messages", "[chat_template]") {
+  const Json variables = {{"messages", {{{"role", "user"}, {"content", " hi "}}}}};
+  CHECK(text_of("{% for m in messages %}<{{ m.role }}>{{ m['content'] | trim }}\n{% endfor %}", variables) ==
+        "<user>hi\n");
+}
+
+TEST_CASE("spans of generation blocks are bytes of the text", "[chat_template]") {
+  const ChatTemplate chat("é{% generation %}ä{{ x }}{% endgeneration %}.\n{% generation %}{% endgeneration %}", "c");
+  CHECK(chat.has_generation());
+  const Rendered rendered = chat.render({{"x", "yz"}});
+  CHECK(rendered.text == "éäyz.\n");
+  REQUIRE(rendered.generated.size() == 2);
+  CHECK(rendered.generated[0] == TextSpan{.begin = 2, .end = 6, .line = 1});
+  CHECK(rendered.generated[1] == TextSpan{.begin = 8, .end = 8, .line = 2});
+}
+
+TEST_CASE("a mistake of a template is told with its line and column", "[chat_template]") {
+  CHECK(error_of("a\n  {{ x.y }}") == "chat.jinja:2:7: 'x' is undefined");
+  CHECK(error_of("a\n{% if x %}") == "chat.jinja:2:11: the template ends inside a block; expected {% endif %}");
+  CHECK(error_of("{{ 1 +\n }}") == "chat.jinja:2:2: expected an expression, got '}}'");
+  CHECK(error_of("{{ raise_exception('roles must alternate') }}") ==
+        "chat.jinja:1:19: the template refuses the messages: roles must alternate");
+  CHECK(error_of("\n{{ 'a' + 1 }}") == "chat.jinja:2:8: unsupported operand types for +: 'str' and 'int'");
+}
+
+TEST_CASE("what a template uses and is not supported is named", "[chat_template]") {
+  CHECK(error_of("{% include 'x' %}").find("chat.jinja:1:4: the statement 'include' is not supported") == 0);
+  CHECK(error_of("{{ 'a'|uper }}") == "chat.jinja:1:8: the filter 'uper' is not supported; the nearest one is 'upper'");
+  CHECK(error_of("{% for x in [1] recursive %}{% endfor %}") == "chat.jinja:1:17: recursive loops are not supported");
+}
+
+TEST_CASE("a template that goes on without end is stopped", "[chat_template]") {
+  const std::string loops = "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}";
+  CHECK(error_of(loops).find("the template takes more than 5000000 steps; does it loop without end?") !=
+        std::string::npos);
+  CHECK(error_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").find("does 'f' call itself without end?") !=
+        std::string::npos);
+  CHECK(
+      error_of("{% for a in range(9) %}{{ 'xxxxxxxx' }}{% endfor %}", Json::object(), {.limits = {.output_bytes = 32}})
+          .find("prints more than 32 bytes") != std::string::npos);
+  const std::string doubles =
+      "{% set ns = namespace(x='x') %}{% for a in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
+  CHECK(error_of(doubles).find("takes more than") != std::string::npos);
+  CHECK(error_of("{{ 'x' * 9000000000 }}").find("takes more than 64 MiB") != std::string::npos);
+  CHECK(error_of("{{ [0] * 9000000000 }}").find("takes more than 64 MiB") != std::string::npos);
+  CHECK(error_of(std::string(5000, '(')).find("nested more than 200 deep") == std::string::npos);
+  CHECK(error_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}")
+            .find("nested more than 200 deep") != std::string::npos);
+  std::string blocks;
+  for (int i = 0; i < 500; ++i) blocks += "{% if x %}";
+  CHECK(error_of(blocks).find("nested more than 100 deep") != std::string::npos);
+}
+
+TEST_CASE("a template that asks for today's date is an error without one", "[chat_template]") {
+  CHECK(error_of("{{ strftime_now('%Y') }}").find("asks for today's date") != std::string::npos);
+  std::tm day{};
+  day.tm_year = 126;
+  CHECK(ChatTemplate("{{ strftime_now('%Y') }}", "c").render(Json::object(), {.now = day}).text == "2026");
+}
+
+TEST_CASE("characters are counted, not bytes", "[chat_template]") {
+  CHECK(text_of("{{ x|upper }}{{ x[0] }}{{ x|length }}", {{"x", "\xC3\xA4"}}) == "Ää1");
+}
+
+}  // namespace
+}  // namespace trainctl::chat_template
