@@ -11,6 +11,12 @@ ChatTemplate::~ChatTemplate() = default;
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
+int Rendered::line_of(std::size_t byte) const {
+  for (const TextSpan& span : printed)
+    if (byte < span.end) return span.line;
+  return 0;
+}
+
 Rendered ChatTemplate::render(const nlohmann::ordered_json& variables, const RenderOptions& options) const {
   return Interpreter(*syntax_, options).run(variables);
 }

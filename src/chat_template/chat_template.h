@@ -28,13 +28,16 @@ struct RenderOptions {
 struct TextSpan {
   std::size_t begin = 0;
   std::size_t end = 0;
-  int line = 0;  // of the template, where the {% generation %} block begins
+  int line = 0;  // of the template, where the statement begins
   bool operator==(const TextSpan&) const = default;
 };
 
 struct Rendered {
   std::string text;
   std::vector<TextSpan> generated{};  // what {% generation %} blocks print, in order
+  std::vector<TextSpan> printed{};    // what each statement prints, in order
+  /// Returns the template's line that prints this byte of the text; 0 behind the text.
+  int line_of(std::size_t byte) const;
 };
 
 struct Syntax;

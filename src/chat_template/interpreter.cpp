@@ -86,7 +86,7 @@ Rendered Interpreter::run(const nlohmann::ordered_json& variables) {
   define_globals(*globals, options_);
   for (const auto& [name, value] : variables.items()) globals->set(name, Value::from_json(value));
   run_body(syntax_.body, inner_scope(globals));
-  return {.text = std::move(root_text_), .generated = std::move(generated_)};
+  return {.text = std::move(root_text_), .generated = std::move(generated_), .printed = std::move(printed_)};
 }
 
 std::string Interpreter::run_macro(const MacroDefinition& macro, const ScopePtr& scope) {
@@ -118,9 +118,14 @@ std::string Interpreter::captured(const Body& body, const ScopePtr& scope, Flow*
 Interpreter::Flow Interpreter::run_body(const Body& body, const ScopePtr& scope) {
   for (const auto& statement : body) {
     Flow flow = Flow::on;
+    const std::size_t begin = root_text_.size();
     try {
       evaluator_.count_steps(1);
       flow = run_statement(*statement, scope);
+      // A block's statements have noted their parts themselves.
+      const std::size_t noted = printed_.empty() ? 0 : printed_.back().end;
+      if (output_ == &root_text_ && root_text_.size() > noted)
+        printed_.push_back({std::max(begin, noted), root_text_.size(), statement->place.line});
     } catch (const TemplateProblem& problem) {
       fail_at(syntax_.name, statement->place, problem.what());
     }

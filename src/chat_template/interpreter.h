@@ -43,6 +43,7 @@ class Interpreter {
   std::string root_text_;
   std::string* output_ = &root_text_;
   std::vector<TextSpan> generated_;
+  std::vector<TextSpan> printed_;
   int depth_ = 0;
 };
 

@@ -74,6 +74,12 @@ std::optional<HubSets> hub_sets(const fs::path& directory) {
   return std::nullopt;
 }
 
+/// Looks at rows: conversations, labelled texts or a table.
+SeenData inspect_file(const fs::path& file, const InspectOptions& options) {
+  if (const std::optional<SeenChat> chat = inspect_chat(file, options)) return *chat;
+  return inspect_rows(file, options);
+}
+
 SeenData inspect_directory(const fs::path& directory, const InspectOptions& options) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory))
@@ -88,7 +94,7 @@ SeenData inspect_directory(const fs::path& directory, const InspectOptions& opti
     if (sets->train.find('*') != std::string::npos) seen.is_part = true;
     return seen;
   }
-  if (const std::optional<fs::path> rows = rows_in(files)) return inspect_rows(*rows, options);
+  if (const std::optional<fs::path> rows = rows_in(files)) return inspect_file(*rows, options);
   SeenTexts texts{.path = directory.string()};
   for (const fs::path& file : files)
     if (is_plain_text(file)) {
@@ -107,7 +113,7 @@ SeenData inspect_directory(const fs::path& directory, const InspectOptions& opti
 SeenData inspect(const fs::path& path, const InspectOptions& options) {
   if (!fs::exists(path)) throw core::Error("there is no file or directory " + path.string());
   if (fs::is_directory(path)) return inspect_directory(path, options);
-  if (is_rows(path)) return inspect_rows(path, options);
+  if (is_rows(path)) return inspect_file(path, options);
   return SeenTexts{.path = path.string(), .num_files = 1, .num_bytes = static_cast<std::int64_t>(fs::file_size(path))};
 }
 

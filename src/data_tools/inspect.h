@@ -59,7 +59,17 @@ struct SeenTexts {
   std::int64_t num_bytes = 0;
 };
 
-using SeenData = std::variant<SeenImages, SeenRows, SeenTexts>;
+/// Conversations in JSON lines.
+struct SeenChat {
+  std::string train;
+  std::optional<std::string> eval;
+  std::int64_t num_rows = 0;  // that were looked at
+  bool is_part = false;       // the file has more rows
+  std::int64_t num_turns = 0;
+  std::int64_t median_bytes = 0;  // of a row
+};
+
+using SeenData = std::variant<SeenImages, SeenRows, SeenTexts, SeenChat>;
 
 struct InspectOptions {
   std::string eval = "";   // path of the evaluation set; empty: what lies beside the training set
@@ -69,8 +79,8 @@ struct InspectOptions {
 
 inline constexpr std::int64_t kMostDistinct = 10'000;
 
-/// Looks at a directory of photos, a table, labelled texts or plain texts. Throws core::Error if the path holds none of
-/// them.
+/// Looks at a directory of photos, a table, labelled texts, conversations or plain texts. Throws core::Error if the
+/// path holds none of them.
 SeenData inspect(const std::filesystem::path& path, const InspectOptions& options);
 
 struct SuggestionOptions {

@@ -111,9 +111,6 @@ void read_objects(std::string_view text, const fs::path& file, SeenRows& seen, s
     const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object())
       throw core::Error(file.string() + ": row " + std::to_string(seen.num_rows + 1) + " is no JSON object");
-    if (object.contains("messages"))
-      throw core::Error(file.string() + " has conversations, in members called messages")
-          .hint("trainctl doesn't train on conversations; write one text per line for a language model");
     for (const auto& [name, value] : object.items()) {
       auto found = std::find_if(columns.begin(), columns.end(), [&](const Column& c) { return c.name == name; });
       if (found == columns.end()) {

@@ -177,6 +177,24 @@ std::string experiment_of(const SeenTexts& seen, const SuggestionOptions& option
   return text + training(length, "loss");
 }
 
+std::string experiment_of(const SeenChat& seen, const SuggestionOptions& options) {
+  const std::int64_t batch_size = batch_of(8, options);
+  constexpr std::int64_t kLength = 512;
+  const Length length = length_of(seen.num_rows * seen.median_bytes / kLength, batch_size, 1000);
+  std::string text = "# seen: " + core::format_count(seen.num_rows) + " conversations" +
+                     (seen.is_part ? " and more" : "") + " with " + core::format_count(seen.num_turns) +
+                     " turns, half of them in rows of at most " +
+                     core::format_bytes(static_cast<double>(seen.median_bytes)) + "\n" +
+                     "# assumed: no trained weights are at hand, and the network reads bytes. For a trained model: "
+                     "tokenizer: DIR, chat_template: null, model: {kind: llama, init_from: DIR}\n";
+  text += "name: " + scalar(options.name) + "\nseed: 1\ndataset:\n  kind: chat\n  train: " + scalar(seen.train) + "\n" +
+          evaluation(seen.eval) + "  tokenizer: bytes\n  chat_template: chatml\n  seq_len: " + std::to_string(kLength) +
+          "\n  batch_size: " + std::to_string(batch_size) + "\n";
+  text += "model: {kind: gpt2, hidden_size: 128, num_layers: 4, num_heads: 4, max_position_embeddings: 512}\n";
+  text += "optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0.1, clip_norm: 1, lr_scheduler: {kind: one_cycle}}\n";
+  return text + training(length, "loss");
+}
+
 }  // namespace
 
 std::string suggested_experiment(const SeenData& seen, const SuggestionOptions& options) {

@@ -105,6 +105,12 @@ BatchSpec batch_spec_of(const TextLmConfig& config, const BatchSpecHints& hints)
   if (outline.has_documents) outline.input_bytes = 3 * config.seq_len * kIdBytes;
   return outline;
 }
+BatchSpec batch_spec_of(const ChatConfig& config, const BatchSpecHints& hints) {
+  BatchSpec outline = tokens(config.seq_len, vocabulary(config.tokenizer, hints), Targets::next_tokens);
+  outline.has_documents = config.packing == Packing::best_fit;
+  outline.input_bytes = 3 * config.seq_len * kIdBytes;
+  return outline;
+}
 BatchSpec batch_spec_of(const TextMlmConfig& config, const BatchSpecHints& hints) {
   BatchSpec outline = tokens(config.seq_len, vocabulary(config.tokenizer, hints), Targets::masked_tokens);
   outline.target_share = config.mask_probability;

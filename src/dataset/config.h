@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "dataset/chat_config.h"
 #include "dataset/container_config.h"
 #include "dataset/fold_config.h"
 #include "dataset/image_config.h"
@@ -202,7 +203,7 @@ struct SyntheticTokensConfig {
 using PlainSourceConfig =
     config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig, SyntheticTokensConfig, TextLmConfig,
                   TextMlmConfig, TextClassificationConfig, TextTokenClassificationConfig, WebDatasetConfig,
-                  TokenizedConfig, TableConfig, ImageFolderConfig>;
+                  TokenizedConfig, TableConfig, ImageFolderConfig, ChatConfig>;
 
 struct MixturePart {
   double weight = 1;

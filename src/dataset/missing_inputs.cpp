@@ -126,6 +126,8 @@ void look_for(const Config& config, Search& search) {
   if (config.eval) search.files("eval.files", config.eval->files);
   if (config.test) search.files("test.files", config.test->files);
   if (config.tokenizer != "bytes") search.file_or_directory("tokenizer", config.tokenizer);
+  if constexpr (requires { config.chat_template; })
+    if (config.chat_template && *config.chat_template != kChatMl) search.file("chat_template", *config.chat_template);
 }
 
 void look_for(const MixtureConfig& config, Search& search) {

@@ -37,6 +37,9 @@ TEST_CASE("spans of generation blocks are bytes of the text", "[chat_template]")
   CHECK(rendered.text == "éäyz.\n");
   REQUIRE(rendered.generated.size() == 2);
   CHECK(rendered.generated[0] == TextSpan{.begin = 2, .end = 6, .line = 1});
+  CHECK(rendered.line_of(0) == 1);
+  CHECK(rendered.line_of(6) == 1);
+  CHECK(rendered.line_of(8) == 0);
   CHECK(rendered.generated[1] == TextSpan{.begin = 8, .end = 8, .line = 2});
 }
 

@@ -67,8 +67,19 @@ TEST_CASE("texts with labels are told from tables", "[data_tools]") {
   CHECK(objects.is_jsonl);
   CHECK(objects.text == "text");
   CHECK(objects.classes == Counts{{"0", 3}, {"1", 3}, {"2", 2}});
-  CHECK_THAT(error_of([&] { inspect(directory.write("chat.jsonl", "{\"messages\": []}\n"), {}); }),
-             Contains("has conversations"));
+}
+
+TEST_CASE("JSON lines with turns are conversations", "[data_tools]") {
+  const TemporaryDirectory directory;
+  const std::string row = R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})";
+  const SeenChat seen = std::get<SeenChat>(inspect(directory.write("chat.jsonl", row + "\n" + row + "\n"), {}));
+  CHECK(seen.num_rows == 2);
+  CHECK(seen.num_turns == 4);
+  CHECK(!seen.is_part);
+  CHECK_THAT(suggested_experiment(seen, {.name = "chat"}), Contains("kind: chat") && Contains("chat_template: chatml"));
+  const std::string other = R"({"text": "a", "label": "b"})";
+  CHECK_THAT(error_of([&] { inspect(directory.write("mixed.jsonl", row + "\n" + other + "\n"), {}); }),
+             Contains("row 2 is no conversation, and the rows before it are"));
 }
 
 TEST_CASE("numbers with fractions are values to predict", "[data_tools]") {

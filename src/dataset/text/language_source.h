@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "dataset/chat_config.h"
 #include "dataset/dataset.h"
 #include "dataset/sampler/split.h"
 #include "dataset/text/store/prepare_store.h"
@@ -51,6 +52,9 @@ PreparedStores prepare_stores(const TextMlmConfig& config, const tokenizer::Toke
 PreparedStores prepare_stores(const TextClassificationConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options);
 PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const tokenizer::Tokenizer& tokenizer,
+                              const PrepareOptions& options);
+
+PreparedStores prepare_stores(const ChatConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options);
 
 /// Returns the training text, and the other texts or parts of the training text. The end is for evaluation; what

@@ -171,14 +171,20 @@ void check_line_bytes(std::string_view line, std::int64_t max_line_bytes, const 
         .hint("set max_line_bytes higher; is it the right format?");
 }
 
-void read_json_lines(const fs::path& file, const TextFileOptions& options, const JsonUse& use) {
+void read_text_lines(const fs::path& file, const TextFileOptions& options, const LineUse& use) {
   const TextFile content(file, options.encoding_errors);
   std::string_view text = content.text();
   for (std::int64_t number = 1; !text.empty(); ++number) {
     const std::string_view line = take_line(text);
     if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
+    check_line_bytes(line, options.max_line_bytes, place_of(file, number));
+    use(line, number);
+  }
+}
+
+void read_json_lines(const fs::path& file, const TextFileOptions& options, const JsonUse& use) {
+  read_text_lines(file, options, [&](std::string_view line, std::int64_t number) {
     const std::string place = place_of(file, number);
-    check_line_bytes(line, options.max_line_bytes, place);
     nlohmann::json object;
     try {
       object = nlohmann::json::parse(line);
@@ -189,7 +195,7 @@ void read_json_lines(const fs::path& file, const TextFileOptions& options, const
     }
     if (!object.is_object()) throw core::Error(place + ": expected an object, got " + object.type_name());
     use(object, number);
-  }
+  });
 }
 
 void read_rows(const fs::path& file, const TextFileOptions& options, const RowColumns& columns, const RowUse& use) {

@@ -38,6 +38,10 @@ using RowUse = std::function<void(const std::vector<std::string_view>& values, s
 void read_rows(const std::filesystem::path& file, const TextFileOptions& options, const RowColumns& columns,
                const RowUse& use);
 
+/// Calls `use` for each line that isn't blank, with its number.
+using LineUse = std::function<void(std::string_view text, std::int64_t line)>;
+void read_text_lines(const std::filesystem::path& file, const TextFileOptions& options, const LineUse& use);
+
 /// An object of a jsonl file, and its line.
 using JsonUse = std::function<void(const nlohmann::json& object, std::int64_t line)>;
 void read_json_lines(const std::filesystem::path& file, const TextFileOptions& options, const JsonUse& use);

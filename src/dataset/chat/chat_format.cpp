@@ -1,0 +1,155 @@
+#include "dataset/chat/chat_format.h"
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+
+#include "config/field.h"
+#include "core/error.h"
+#include "core/file.h"
+
+namespace trainctl::dataset {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::uint64_t kMostBytes = 64 << 20;
+
+constexpr std::array<std::string_view, 7> kSpecialTokens = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                                            "pad_token", "cls_token", "mask_token"};
+
+/// ChatML, as published models have it, with the assistant's turns marked.
+constexpr std::string_view kChatMlTemplate = R"({%- for message in messages %}
+{{- '<|im_start|>' + message['role'] + '\n' }}
+{%- if message['role'] == 'assistant' %}
+{%- generation %}
+{{- message['content'] + '<|im_end|>' }}
+{%- endgeneration %}
+{%- else %}
+{{- message['content'] + '<|im_end|>' }}
+{%- endif %}
+{{- '\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|im_start|>assistant\n' }}
+{%- endif %})";
+
+Json read_json(const fs::path& path) {
+  if (!fs::exists(path)) return Json::object();
+  try {
+    Json json = Json::parse(core::read_file(path, kMostBytes));
+    return json.is_object() ? json : Json::object();
+  } catch (const Json::parse_error& error) {
+    throw core::Error(path.string() + ": not JSON, at byte " + std::to_string(error.byte));
+  }
+}
+
+/// `"bos_token": "<s>"`, or `{"content": "<s>", …}`.
+void add_special_tokens(const Json& config, Json& tokens) {
+  for (const std::string_view name : kSpecialTokens) {
+    const auto found = config.find(name);
+    if (found == config.end() || tokens.contains(name)) continue;
+    if (found->is_string()) tokens[std::string(name)] = *found;
+    if (found->is_object() && found->contains("content")) tokens[std::string(name)] = found->at("content");
+  }
+}
+
+/// A list of templates has one with the name `default`.
+std::string template_in(const Json& config) {
+  const auto found = config.find("chat_template");
+  if (found == config.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_array())
+    for (const Json& one : *found)
+      if (one.is_object() && one.value("name", "") == "default") return one.value("template", "");
+  return "";
+}
+
+std::optional<std::tm> date_of(const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  int year = 0;
+  int month = 0;
+  int day = 0;
+  char rest = 0;
+  if (std::sscanf(text->c_str(), "%4d-%2d-%2d%c", &year, &month, &day, &rest) != 3 || month < 1 || month > 12 ||
+      day < 1 || day > 31)
+    throw core::Error("dataset.date: expected a date as 2024-07-26, got '" + *text + "'");
+  std::tm date{};
+  date.tm_year = year - 1900;
+  date.tm_mon = month - 1;
+  date.tm_mday = day;
+  date.tm_hour = 12;
+  std::tm normal = date;
+  normal.tm_isdst = -1;
+  ::timegm(&normal);  // sets the day of the week
+  return normal;
+}
+
+}  // namespace
+
+/// What a tokenizer's directory says of chats.
+struct ChatFormat::Files {
+  std::string source{};
+  std::string name{};
+  Json special_tokens = Json::object();
+
+  explicit Files(const ChatConfig& config) {
+    const fs::path directory =
+        fs::is_directory(config.tokenizer) ? fs::path(config.tokenizer) : fs::path(config.tokenizer).parent_path();
+    const bool has_directory = config.tokenizer != "bytes";
+    const fs::path config_file = directory / "tokenizer_config.json";
+    const fs::path template_file = directory / "chat_template.jinja";
+    const Json tokenizer_config = has_directory ? read_json(config_file) : Json::object();
+    add_special_tokens(tokenizer_config, special_tokens);
+    if (has_directory) add_special_tokens(read_json(directory / "special_tokens_map.json"), special_tokens);
+    if (config.chat_template == std::string(kChatMl)) {
+      source = kChatMlTemplate;
+      name = kChatMl;
+    } else if (config.chat_template || (has_directory && fs::exists(template_file))) {
+      const fs::path file = config.chat_template ? fs::path(*config.chat_template) : template_file;
+      source = core::read_file(file, kMostBytes);
+      name = file.string();
+    } else {
+      source = template_in(tokenizer_config);
+      name = config_file.string() + ": chat_template";
+    }
+    if (!source.empty()) return;
+    throw core::Error(
+        "tokenizer " + config.tokenizer + " has no chat template" +
+        (has_directory ? "; looked for " + template_file.string() + " and `chat_template` in " + config_file.string()
+                       : std::string()))
+        .hint("set dataset.chat_template to a file with a Jinja template, or to chatml");
+  }
+};
+
+ChatFormat::ChatFormat(const ChatConfig& config) : ChatFormat(config, Files(config)) {}
+
+ChatFormat::ChatFormat(const ChatConfig& config, Files files)
+    : template_(files.source, files.name),
+      special_tokens_(std::move(files.special_tokens)),
+      date_(date_of(config.date)),
+      loss_on_(config.loss_on),
+      reading_("chat 1 " + std::string(config::name_of(config.loss_on)) + " " + config.date.value_or("") + " " +
+               special_tokens_.dump() + " " + core::checksum(files.source)) {}
+
+chat_template::Rendered ChatFormat::render(const Conversation& conversation, std::size_t num_turns,
+                                           bool asks_for_answer) const {
+  Json variables = special_tokens_;
+  Json messages = Json::array();
+  for (std::size_t i = 0; i < num_turns; ++i) messages.push_back(conversation.messages[i]);
+  variables["messages"] = std::move(messages);
+  variables["tools"] = conversation.tools;
+  variables["documents"] = nullptr;
+  variables["add_generation_prompt"] = asks_for_answer;
+  try {
+    return template_.render(variables, {.now = date_});
+  } catch (const core::Error& error) {
+    core::Error told(conversation.place + ": " + error.what());
+    if (std::string_view(error.what()).find("strftime_now") != std::string_view::npos)
+      told.hint("set dataset.date, such as 2024-07-26");
+    throw told;
+  }
+}
+
+}  // namespace trainctl::dataset

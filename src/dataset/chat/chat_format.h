@@ -1,0 +1,42 @@
+// How conversations become text: the chat template and special tokens of a tokenizer.
+#pragma once
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "chat_template/chat_template.h"
+#include "dataset/chat/conversation.h"
+#include "dataset/chat_config.h"
+
+namespace trainctl::dataset {
+
+/// A template with the variables that every conversation gives it.
+class ChatFormat {
+ public:
+  /// Without a template an Error that names the places where one was looked for.
+  explicit ChatFormat(const ChatConfig& config);
+
+  /// Renders the first `num_turns` turns.
+  chat_template::Rendered render(const Conversation& conversation, std::size_t num_turns, bool asks_for_answer) const;
+  chat_template::Rendered render(const Conversation& conversation) const {
+    return render(conversation, conversation.messages.size(), false);
+  }
+  const chat_template::ChatTemplate& chat() const { return template_; }
+  LossOn loss_on() const { return loss_on_; }
+  /// All that decides on the text and its mask, as text.
+  const std::string& reading() const { return reading_; }
+
+ private:
+  struct Files;
+  ChatFormat(const ChatConfig& config, Files files);
+
+  chat_template::ChatTemplate template_;
+  nlohmann::ordered_json special_tokens_;
+  std::optional<std::tm> date_;
+  LossOn loss_on_;
+  std::string reading_;
+};
+
+}  // namespace trainctl::dataset
