@@ -128,6 +128,28 @@ void add_stats(CLI::App& app, const Chosen& chosen) {
       ->capture_default_str();
 }
 
+void add_preview(CLI::App& app, const Chosen& chosen) {
+  CLI::App* preview =
+      app.add_subcommand("preview", "show samples as the model gets them: pictures, and what is learned of texts");
+  const auto options = std::make_shared<SetOptions<DataPreviewOptions>>();
+  const auto set = std::make_shared<std::string>("train");
+  add_experiment_options(*preview, options->experiment);
+  preview->add_option("-n,--num-samples", options->own.num_samples, "Number of samples to show")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  preview->add_option("--split", *set, "The set to show")
+      ->check(CLI::IsMember({"train", "eval"}))
+      ->capture_default_str();
+  preview->add_option("--html", options->own.html, "Also write a page with the pictures and the colored texts")
+      ->type_name("FILE");
+  preview->final_callback([options, set, chosen] {
+    *chosen = [options, set] {
+      options->own.of_evaluation = *set == "eval";
+      return call_engine(engine_call(options->own, options->experiment, options->run));
+    };
+  });
+}
+
 }  // namespace
 
 Action declare_data(CLI::App& app) {
@@ -138,6 +160,7 @@ Action declare_data(CLI::App& app) {
   add_shard(app, chosen);
   add_data_verify(app, chosen);
   add_stats(app, chosen);
+  add_preview(app, chosen);
   return [chosen] { return (*chosen)(); };
 }
 

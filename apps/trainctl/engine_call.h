@@ -72,6 +72,7 @@ struct VerifyCheckpointOptions {
 struct GenerateOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::string prompt = "";
+  bool is_question = false;  // the prompt is what a user asks, and the chat template is put around it
   std::int64_t max_tokens = 128;
   double temperature = 1;
   std::int64_t top_k = 0;
@@ -134,6 +135,13 @@ struct DataStatsOptions {
   std::int64_t max_samples = 10'000;
 };
 
+struct DataPreviewOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
+  std::int64_t num_samples = 3;
+  bool of_evaluation = false;
+  std::string html = "";  // empty: none
+};
+
 struct ConfigNewOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::string from = "";  // path of the data
@@ -172,7 +180,7 @@ using EngineCommand =
     std::variant<DoctorOptions, CheckOptions, TrainOptions, ProfileOptions, MeasureOptions, PlanOptions,
                  RehearseOptions, EvalOptions, PredictOptions, GenerateOptions, QuantizeOptions, ExportOptions,
                  ConsolidateOptions, AverageOptions, VerifyCheckpointOptions, DataPrepareOptions, DataBenchOptions,
-                 DataShardOptions, DataVerifyOptions, ConfigNewOptions, DataStatsOptions>;
+                 DataShardOptions, DataVerifyOptions, ConfigNewOptions, DataStatsOptions, DataPreviewOptions>;
 
 struct EngineCall {
   EngineCommand command;

@@ -16,6 +16,8 @@ Action declare_generate(CLI::App& app) {
                             "A run, checkpoints or step directory, or one in Hugging Face layout");
   GenerateOptions& generate = options->generate;
   app.add_option("--prompt", generate.prompt, "Beginning of the text")->required()->type_name("TEXT");
+  app.add_flag("--chat", generate.is_question,
+               "The prompt is a user's question: the dataset's chat template is put around it");
   app.add_option("--max-tokens", generate.max_tokens, "Largest number of tokens to generate")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

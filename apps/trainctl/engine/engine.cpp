@@ -80,7 +80,8 @@ int run_command(const cli::EngineCall& call) {
                                      [&](const cli::DataShardOptions&) { return run_data_shard(call); },
                                      [&](const cli::DataVerifyOptions&) { return run_data_verify(call); },
                                      [&](const cli::ConfigNewOptions&) { return run_config_new(call); },
-                                     [&](const cli::DataStatsOptions&) { return run_data_stat(call); }},
+                                     [&](const cli::DataStatsOptions&) { return run_data_stat(call); },
+                                     [&](const cli::DataPreviewOptions&) { return run_data_preview(call); }},
                     call.command);
 }
 

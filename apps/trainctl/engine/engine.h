@@ -30,6 +30,7 @@ int run_data_bench(const cli::EngineCall& call);
 int run_data_shard(const cli::EngineCall& call);
 int run_data_verify(const cli::EngineCall& call);
 int run_data_stat(const cli::EngineCall& call);
+int run_data_preview(const cli::EngineCall& call);
 int run_config_new(const cli::EngineCall& call);
 
 /// The console as the call wants it.

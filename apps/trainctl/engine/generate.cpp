@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "dataset/chat_prompt.h"
 #include "engine.h"
 #include "inference/generate.h"
 #include "inference/text_stream.h"
@@ -29,14 +30,33 @@ std::vector<std::int32_t> prompt_ids(const tokenizer::Tokenizer& tokenizer, cons
   return ids;
 }
 
+/// The tokens that generation begins with, and the one that ends it.
+struct Prompt {
+  std::vector<std::int32_t> ids;
+  std::optional<std::int32_t> end;
+};
+
+Prompt prompt_of(const cli::GenerateOptions& options, const tokenizer::Tokenizer& tokenizer,
+                 const dataset::SourceConfig& source) {
+  if (!options.is_question) return {prompt_ids(tokenizer, options.prompt), tokenizer.roles().end};
+  const std::optional<dataset::ChatPrompt> prompt = dataset::chat_prompt(source, tokenizer, options.prompt);
+  if (!prompt)
+    throw core::Error("--chat: dataset.kind is " + std::string(source.kind()) +
+                      "; expected chat, which has a chat template");
+  return {tokenizer.encode(prompt->text, {.special_tokens = tokenizer::SpecialTokens::leave_out}).ids,
+          prompt->end ? prompt->end : tokenizer.roles().end};
+}
+
 inference::GenerationRequest request_of(const cli::EngineCall& call, const tokenizer::Tokenizer& tokenizer,
-                                        const model::NetworkConfig& network) {
+                                        const experiment::Experiment& experiment) {
   const cli::GenerateOptions& options = call.options<cli::GenerateOptions>();
-  return {.prompt = prompt_ids(tokenizer, options.prompt),
+  const model::NetworkConfig& network = experiment.model.network;
+  Prompt prompt = prompt_of(options, tokenizer, experiment.dataset.source);
+  return {.prompt = std::move(prompt.ids),
           .max_tokens = options.max_tokens,
           .max_position_embeddings = *sizes_of(network).max_position_embeddings,
           .vocab_size = tokenizer.vocab_size(),
-          .end = tokenizer.roles().end,
+          .end = prompt.end,
           .sampling = {.temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p},
           .earlier = config::traits_of(network).has_kv_cache ? inference::EarlierTokens::cached
                                                              : inference::EarlierTokens::recomputed};
@@ -63,7 +83,7 @@ class Output {
                                    std::int64_t number) {
     const cli::GenerateOptions& options = call_.options<cli::GenerateOptions>();
     if (!call_.json && options.num_samples > 1) print("--- " + std::to_string(number + 1) + "\n");
-    if (!call_.json) print(options.prompt);
+    if (!call_.json && !options.is_question) print(options.prompt);
     inference::TextStream stream(tokenizer_, request.prompt);
     std::string text;
     const auto tell = [&](const std::string& piece) {
@@ -100,7 +120,7 @@ int run_generate(const cli::EngineCall& call) {
     throw core::Error("only a causal language model generates text, and task.kind is " +
                       std::string(loaded.run->experiment.task.kind()));
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = open_tokenizer(call);
-  inference::GenerationRequest request = request_of(call, *tokenizer, loaded.run->experiment.model.network);
+  inference::GenerationRequest request = request_of(call, *tokenizer, loaded.run->experiment);
   Output output(call, *tokenizer);
   const auto begin = std::chrono::steady_clock::now();
   std::size_t num_tokens = 0;

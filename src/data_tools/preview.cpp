@@ -1,0 +1,197 @@
+#include "data_tools/preview.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "data_tools/token_pieces.h"
+#include "dataset/dataset.h"
+#include "dataset/shown_sample.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl::data_tools {
+namespace {
+
+using dataset::Targets;
+using dataset::TokenFate;
+
+constexpr std::int64_t kMostLookedAt = 1000;
+constexpr std::size_t kMostLongest = 5;
+constexpr std::int64_t kNoTarget = -100;
+
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const dataset::DatasetConfig& config) {
+  for (const dataset::NamedSource& source : dataset::sources_of(config.source))
+    if (const dataset::TokenFacts* tokens = source.facts.tokens(); tokens != nullptr && *tokens->tokenizer)
+      return **tokens->tokenizer == "bytes" ? tokenizer::byte_tokenizer()
+                                            : tokenizer::load_tokenizer(**tokens->tokenizer);
+  return nullptr;
+}
+
+/// Rows of a batch's tokens, and what becomes of each.
+class BatchView {
+ public:
+  BatchView(const dataset::Batch& batch, const dataset::SampleSpec& spec)
+      : ids_(batch.inputs.to(at::kLong).contiguous()),
+        targets_(batch.targets.contiguous()),
+        mask_(batch.key_mask.defined() ? batch.key_mask.contiguous() : at::Tensor()),
+        kind_(spec.targets) {}
+
+  std::vector<dataset::ShownToken> row(std::int64_t index) const {
+    const std::int64_t width = ids_.size(1);
+    const auto* const ids = ids_.const_data_ptr<std::int64_t>() + index * width;
+    std::vector<dataset::ShownToken> tokens;
+    for (std::int64_t t = 0; t < width; ++t) tokens.push_back({static_cast<std::int32_t>(ids[t]), fate_of(index, t)});
+    return tokens;
+  }
+  /// The target at a token; -100: none.
+  std::int64_t target(std::int64_t index, std::int64_t token) const {
+    if (!has_token_targets() || token < 0) return kNoTarget;
+    return targets_.const_data_ptr<std::int64_t>()[index * targets_.size(1) + token];
+  }
+  bool has_token_targets() const { return targets_.dim() == 2; }
+
+ private:
+  TokenFate fate_of(std::int64_t index, std::int64_t token) const {
+    if (mask_.defined() && !mask_.const_data_ptr<bool>()[index * mask_.size(1) + token]) return TokenFate::padding;
+    const bool is_next = kind_ == Targets::next_tokens;
+    return target(index, is_next ? token - 1 : token) == kNoTarget ? TokenFate::seen : TokenFate::learned;
+  }
+
+  at::Tensor ids_;
+  at::Tensor targets_;
+  at::Tensor mask_;
+  Targets kind_;
+};
+
+/// Fills a preview from a loader's batches.
+class LoaderView {
+ public:
+  LoaderView(const dataset::DatasetConfig& config, const PreviewRequest& request, Preview& preview)
+      : config_(config), request_(request), preview_(preview), tokenizer_(tokenizer_of(config)) {
+    config_.normalize_on = dataset::NormalizeOn::host;
+    config_.num_workers = 0;
+    if (!request.of_evaluation) config_.eval_transforms.reset();  // the picture's normalization is that of training
+  }
+
+  void look() {
+    dataset::LoaderOptions options;
+    options.seed = request_.seed;
+    options.tell = [this](const std::string& text) { preview_.remarks.push_back(text); };
+    dataset::Datasets sets = dataset::build(config_, options);
+    dataset::Loader* const loader = request_.of_evaluation ? sets.eval.get() : sets.train.get();
+    if (loader == nullptr)
+      throw core::Error("the dataset has no evaluation set").hint("set dataset.eval or dataset.eval_fraction");
+    const bool is_text = loader->spec().vocab_size > 0;
+    const std::int64_t most = std::max(request_.num_samples, is_text ? kMostLookedAt : 0);
+    while (preview_.num_looked_at < most) {
+      const std::optional<dataset::Batch> batch = loader->next();
+      if (!batch) break;
+      add(*batch, loader->spec());
+    }
+    // Streams of text fill all rows; texts with a label fill one if they are long.
+    const bool is_labelled =
+        loader->spec().targets != Targets::next_tokens && loader->spec().targets != Targets::masked_tokens;
+    if (is_text && is_labelled && num_full_ > 0)
+      preview_.remarks.push_back(core::format_count(num_full_) + " of " + core::format_count(preview_.num_looked_at) +
+                                 " texts have the most tokens that a text can have: longer texts are cut to these");
+  }
+
+ private:
+  void add(const dataset::Batch& batch, const dataset::SampleSpec& spec) {
+    for (std::int64_t row = 0; row < batch.size(); ++row) {
+      const std::string place = "sample " + std::to_string(++preview_.num_looked_at);
+      const bool is_shown = std::ssize(preview_.samples) < request_.num_samples;
+      if (spec.vocab_size > 0) {
+        add_text(BatchView(batch, spec), spec, row, place, is_shown);
+      } else if (is_shown) {
+        PreviewSample sample{.title = place};
+        if (spec.is_image())
+          sample.picture = dataset::picture_of(batch.inputs[row], config_);
+        else
+          sample.columns = dataset::columns_of(batch.inputs[row], spec);
+        preview_.samples.push_back(std::move(sample));
+      }
+      if (is_shown && batch.targets.dim() == 1)
+        preview_.samples.back().title += ": " + label_of(batch.targets[row], spec);
+    }
+  }
+
+  static std::string label_of(const at::Tensor& target, const dataset::SampleSpec& spec) {
+    if (spec.targets == Targets::values) return core::format_digits(target.item<double>(), 6);
+    return name_of_class(target.item<std::int64_t>(), spec);
+  }
+  static std::string name_of_class(std::int64_t label, const dataset::SampleSpec& spec) {
+    return label >= 0 && label < std::ssize(spec.class_names) ? spec.class_names[static_cast<std::size_t>(label)]
+                                                              : std::to_string(label);
+  }
+
+  void add_text(const BatchView& view, const dataset::SampleSpec& spec, std::int64_t row, const std::string& place,
+                bool is_shown) {
+    const std::vector<dataset::ShownToken> tokens = view.row(row);
+    std::int64_t length = 0;
+    for (const dataset::ShownToken& token : tokens) {
+      ++preview_.num_tokens.at(static_cast<std::size_t>(token.fate));
+      if (token.fate != TokenFate::padding) ++length;
+    }
+    if (length == spec.input_shape[0]) ++num_full_;
+    note_length({place, length});
+    if (!is_shown) return;
+    std::vector<std::string> notes;
+    for (std::int64_t t = 0; t < std::ssize(tokens); ++t) notes.push_back(note_of(view, spec, row, t));
+    preview_.samples.push_back({.title = place, .pieces = pieces_of(tokens, notes, tokenizer_.get())});
+  }
+
+  std::string note_of(const BatchView& view, const dataset::SampleSpec& spec, std::int64_t row,
+                      std::int64_t token) const {
+    if (spec.targets == Targets::next_tokens) return "";
+    const std::int64_t target = view.target(row, token);
+    if (target == kNoTarget) return "";
+    if (spec.targets == Targets::token_labels) return name_of_class(target, spec);
+    return tokenizer_ == nullptr ? std::to_string(target) : tokenizer_->token_of(static_cast<std::int32_t>(target));
+  }
+
+  void note_length(dataset::LongText text) {
+    std::vector<dataset::LongText>& longest = preview_.longest;
+    const auto at = std::upper_bound(
+        longest.begin(), longest.end(), text,
+        [](const dataset::LongText& a, const dataset::LongText& b) { return a.num_tokens > b.num_tokens; });
+    longest.insert(at, std::move(text));
+    if (longest.size() > kMostLongest) longest.pop_back();
+  }
+
+  dataset::DatasetConfig config_;
+  const PreviewRequest& request_;
+  Preview& preview_;
+  std::int64_t num_full_ = 0;  // texts of the longest permitted length
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
+};
+
+void take_conversations(const dataset::ShownConversations& shown, const dataset::DatasetConfig& config,
+                        Preview& preview) {
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(config);
+  for (const dataset::ShownText& text : shown.texts)
+    preview.samples.push_back({.title = text.place, .pieces = pieces_of(text.tokens, {}, tokenizer.get())});
+  preview.num_looked_at = shown.num_conversations;
+  preview.num_tokens = shown.num_tokens;
+  preview.knows_cut = true;
+  preview.longest = shown.longest;
+  preview.remarks.push_back(core::format_count(shown.num_conversations) + " conversations in " +
+                            core::format_count(shown.num_rows) + " rows");
+}
+
+}  // namespace
+
+Preview preview_dataset(const dataset::DatasetConfig& config, const PreviewRequest& request) {
+  Preview preview{
+      .kind = std::string(config.source.kind()), .set = request.of_evaluation ? "eval" : "train", .samples = {}};
+  const auto tell = [&](const std::string& text) { preview.remarks.push_back(text); };
+  if (const auto conversations = dataset::shown_conversations(
+          config.source, {.most_texts = request.num_samples, .of_evaluation = request.of_evaluation, .tell = tell}))
+    take_conversations(*conversations, config, preview);
+  else
+    LoaderView(config, request, preview).look();
+  return preview;
+}
+
+}  // namespace trainctl::data_tools

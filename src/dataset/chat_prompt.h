@@ -1,0 +1,23 @@
+// The prompt of a question, as a trained model has seen questions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "dataset/config.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl::dataset {
+
+struct ChatPrompt {
+  std::string text;
+  std::optional<std::int32_t> end{};  // the token that ends an answer, if it is one token
+};
+
+/// Renders a question with the chat template of the dataset, up to where the answer begins. A template that asks for
+/// the date gets today's, unless the config has one. Nothing if the dataset has no conversations.
+std::optional<ChatPrompt> chat_prompt(const SourceConfig& source, const tokenizer::Tokenizer& tokenizer,
+                                      const std::string& question);
+
+}  // namespace trainctl::dataset
