@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "model/freeze.h"
+#include "model/layer_list/operators.h"
 #include "model/layers/batch_norm.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
@@ -224,7 +225,7 @@ std::map<std::string, std::int64_t> blocks_after(Model& model) {
 std::set<std::string> hidden_matrices(Model& model) {
   std::set<const TensorDecl*> others;
   model.visit_layers([&](const std::string&, Layer& layer) {
-    if (dynamic_cast<Embedding*>(&layer) != nullptr)
+    if (dynamic_cast<Embedding*>(&layer) != nullptr || dynamic_cast<PositionEmbedding*>(&layer) != nullptr)
       layer.visit_own_parameters([&](TensorDecl& decl) { others.insert(&decl); });
   });
   // The last block may begin with hidden layers, as BERT's head does. A vocabulary head says what the output's is.

@@ -157,7 +157,7 @@ CASE = Addition(
     steps={
         HEADER: [New(CONFIG)],
         SETS: [After('#include "model/bert_config.h"\n', '#include "model/gated_mlp_config.h"\n'),
-               Before(", LstmConfig, FastTextConfig>;", ", GatedMlpConfig")],
+               Before(", LayersConfig, TorchScriptConfig>;", ", GatedMlpConfig")],
         "src/model/networks.h": [Before("template <int Depth>\n", "std::unique_ptr<Model> build(const GatedMlpConfig& config, const InputSpec& input);\n")],
         "src/model/gated_mlp.cpp": [New(SOURCE)],
         "tests/model/gated_mlp_test.cpp": [New(TEST)],
