@@ -268,9 +268,9 @@ const Value* Parameters::find(std::string_view name) const {
   const auto found = std::find_if(values_.begin(), values_.end(), [&](const auto& one) { return one.first == name; });
   return found == values_.end() ? nullptr : &found->second;
 }
-Value Parameters::get(std::string_view name, Value otherwise) const {
+Value Parameters::get(std::string_view name, const Value& otherwise) const {
   const Value* const found = find(name);
-  return found == nullptr ? std::move(otherwise) : *found;
+  return found != nullptr ? *found : otherwise;
 }
 const Value& Parameters::required(std::string_view name) const {
   const Value* const found = find(name);

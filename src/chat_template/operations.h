@@ -41,7 +41,7 @@ class Parameters {
   /// Too many arguments, and names that aren't parameters, are TemplateProblems that name the function.
   Parameters(const Arguments& arguments, std::string_view function, std::initializer_list<std::string_view> names);
   const Value* find(std::string_view name) const;
-  Value get(std::string_view name, Value otherwise) const;
+  Value get(std::string_view name, const Value& otherwise) const;
   const Value& required(std::string_view name) const;
   std::string text(std::string_view name) const;
   std::int64_t integer(std::string_view name, std::int64_t otherwise) const;

@@ -42,6 +42,12 @@ struct Text {
   bool is_markup = false;
 };
 
+/// Whether a type is one of a variant's.
+template <class T, class Variant>
+inline constexpr bool kIsAlternative = false;
+template <class T, class... Alternatives>
+inline constexpr bool kIsAlternative<T, std::variant<Alternatives...>> = (std::same_as<T, Alternatives> || ...);
+
 class Value {
  public:
   using Data = std::variant<Undefined, None, bool, std::int64_t, double, Text, std::shared_ptr<const Sequence>,
@@ -49,7 +55,7 @@ class Value {
 
   Value() : data_(None{}) {}
   template <class Alternative>
-  requires std::constructible_from<Data, std::in_place_type_t<Alternative>, Alternative> Value(Alternative alternative)
+  requires kIsAlternative<Alternative, Data> Value(Alternative alternative)
       : data_(std::in_place_type<Alternative>, std::move(alternative)) {}
 
   static Value undefined(std::string what) { return Undefined{std::move(what)}; }
