@@ -74,12 +74,12 @@ Function function(const layer_graph::EluLayer& layer) {
 }
 Function function(const layer_graph::MaxPoolLayer& layer) {
   return [layer, stride = layer.stride.value.value_or(layer.kernel_size)](const at::Tensor& x) {
-    return at::max_pool2d(x, layer.kernel_size, stride, layer.padding);
+    return at::max_pool2d(x, {layer.kernel_size, layer.kernel_size}, {stride, stride}, {layer.padding, layer.padding});
   };
 }
 Function function(const layer_graph::AvgPoolLayer& layer) {
   return [layer, stride = layer.stride.value.value_or(layer.kernel_size)](const at::Tensor& x) {
-    return at::avg_pool2d(x, layer.kernel_size, stride, layer.padding);
+    return at::avg_pool2d(x, {layer.kernel_size, layer.kernel_size}, {stride, stride}, {layer.padding, layer.padding});
   };
 }
 Function function(const layer_graph::GlobalAvgPoolLayer& layer) {
@@ -131,8 +131,8 @@ TransposedConvolution::TransposedConvolution(const TransposedConvolutionSpec& sp
               : nullptr) {}
 
 at::Tensor TransposedConvolution::compute(const at::Tensor& input) {
-  return at::conv_transpose2d(input, weight_, bias_ == nullptr ? at::Tensor() : *bias_, layer_.stride, layer_.padding,
-                              layer_.output_padding);
+  return at::conv_transpose2d(input, weight_, bias_ == nullptr ? at::Tensor() : *bias_, {layer_.stride, layer_.stride},
+                              {layer_.padding, layer_.padding}, {layer_.output_padding, layer_.output_padding});
 }
 
 PositionEmbedding::PositionEmbedding(std::int64_t length, std::int64_t features)
