@@ -30,11 +30,6 @@ bool is_section(const Shape& shape) {
   return shape.form == Form::structure || shape.form == Form::one_of;
 }
 
-bool has_sections(const Shape& structure) {
-  return std::any_of(structure.keys.begin(), structure.keys.end(),
-                     [](const Key& key) { return is_section(*key.shape); });
-}
-
 const Shape& innermost(const Shape& shape) {
   return shape.element == nullptr ? shape : innermost(*shape.element);
 }
@@ -222,6 +217,13 @@ class ReferenceWriter {
            " are those in [`" + other + "`](" + anchor(other) + ").\n");
   }
 
+  /// Whether a mapping inside has no section of its own yet.
+  bool has_new_sections(const Shape& structure) const {
+    return std::ranges::any_of(structure.keys, [&](const Key& key) {
+      return is_section(*key.shape) && !headings_.contains(&innermost(*key.shape));
+    });
+  }
+
   /// Writes a kind, together with the later ones that have the very same keys.
   void write_kind(const Shape& one_of, std::size_t first, const std::string& path, int level) {
     std::vector<Inner> inside;
@@ -229,10 +231,10 @@ class ReferenceWriter {
     const std::string text = table_text(*one_of.alternatives[first], path, kind, inside);
     std::string title = "`" + path + ": {kind: " + kind + "}`";
     std::vector<std::size_t> equal{first};
-    for (std::size_t i = first + 1; i < one_of.words.size() && !has_sections(*one_of.alternatives[first]); ++i) {
+    for (std::size_t i = first + 1; i < one_of.words.size() && inside.empty(); ++i) {
       const Shape& other = *one_of.alternatives[i];
       std::vector<Inner> none;
-      if (written_.contains(&other) || has_sections(other) || table_text(other, path, kind, none) != text) continue;
+      if (written_.contains(&other) || has_new_sections(other) || table_text(other, path, kind, none) != text) continue;
       equal.push_back(i);
       title += ", `" + std::string(one_of.words[i]) + "`";
     }

@@ -117,7 +117,7 @@ class Completion(InScratch):
         self.assertEqual(complete("train", "")[1], ":experiments")
         self.assertEqual(complete("data", "shard", "x", "--output", "")[1], ":directories")
         self.assertEqual(complete("nonsense", "--no-such"), ({}, ":none"))
-        self.assertEqual(complete("data", "pre"), ({"prepare": "tokenize the dataset's text once, on all cores, for later runs"}, ":none"))
+        self.assertEqual(complete("data", "prep"), ({"prepare": "tokenize the dataset's text once, on all cores, for later runs"}, ":none"))
 
 
 def commands(words=()):

@@ -59,7 +59,7 @@ CASE = Addition(
         DECLARATIONS: [After("Action declare_generate(CLI::App& app);\n", "Action declare_norm(CLI::App& app);\n")],
         ROWS: [Before('      {"doctor", ', '      {"norm", "the length of a vector", declare_norm},\n')],
         EXAMPLES: [Before('    Example{"trainctl doctor"', '    Example{"trainctl norm 3 4", "Prints 5."},\n')],
-        CALLS: [Before("/// A command of the engine, ", OPTIONS), Before(", DataStatsOptions>;", ", NormOptions")],
+        CALLS: [Before("/// A command of the engine, ", OPTIONS), Before(", DataPreviewOptions>;", ", NormOptions")],
         FUNCTIONS: [After("int run_train(const cli::EngineCall& call);\n", "int run_norm(const cli::EngineCall& call);\n")],
         ENGINE_ROWS: [After("[&](const cli::DoctorOptions&) { return run_doctor(call); },\n",
                             "[&](const cli::NormOptions&) { return run_norm(call); },\n")],
