@@ -191,7 +191,7 @@ Interpreter::Flow Interpreter::run_for(const For& block, const ScopePtr& scope) 
     is_completed = is_completed || flow == Flow::on;
     if (flow == Flow::break_loop) break;
   }
-  // As in jinja2: `else` also runs if each turn ended by break or continue.
+  // `else` also runs if each turn ended by break or continue, as in jinja2.
   return is_completed ? Flow::on : run_body(block.otherwise, scope);
 }
 

@@ -13,7 +13,6 @@ namespace trainctl::layer_graph {
 /// What `auto` stands for.
 struct DataSizes {
   Size num_outputs{};  // classes, or tokens of the vocabulary
-  Size longest{};      // tokens of a sample
 };
 
 /// Shapes of a list: the output of each layer, in order, until a layer doesn't fit.

@@ -232,6 +232,14 @@ inline Input input_of(const NetworkConfig& network) {
   });
 }
 
+/// Returns the file that the network itself is read from; null: it is built here.
+inline const std::string* file_of(const NetworkConfig& network) {
+  return network.visit([](const auto& config) -> const std::string* {
+    if constexpr (requires { config.path; }) return &config.path;
+    return nullptr;
+  });
+}
+
 inline OwnSizes sizes_of(const NetworkConfig& network) {
   return network.visit([](const auto& config) { return config.sizes(); });
 }

@@ -61,7 +61,7 @@ class LayerListModel final : public Model {
         is_language_model ? input.vocab_size : num_outputs_or_one(config.num_classes, input);
     making_ = {.init = config.init,
                .init_std = config.init_std,
-               .data = {.num_outputs = num_outputs, .longest = first.length},
+               .data = {.num_outputs = num_outputs},
                .vocab_size = input.vocab_size};
     const std::vector<Shape> shapes = shapes_of(config, first, making_.data);
     if (shapes.back().features != num_outputs)

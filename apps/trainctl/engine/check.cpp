@@ -30,9 +30,9 @@ int run_check(const cli::EngineCall& call) {
   std::error_code ignored;
   if (const auto& weights = experiment.model.init_from; weights && !std::filesystem::exists(*weights, ignored))
     add(problems, call.loaded.node, {"model.init_from", core::missing_weights(*weights)});
-  if (const auto* script = experiment.model.network.get_if<model::TorchScriptConfig>();
-      script != nullptr && !std::filesystem::exists(script->path, ignored))
-    add(problems, call.loaded.node, {"model.path", "there is no file " + script->path});
+  if (const std::string* file = file_of(experiment.model.network);
+      file != nullptr && !std::filesystem::exists(*file, ignored))
+    add(problems, call.loaded.node, {"model.path", "there is no file " + *file});
   problems.throw_if_any();
   plan::dry_build(experiment);
   return core::kExitDone;
