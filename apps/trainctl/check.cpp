@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,13 +17,16 @@ struct CheckRequest {
   std::vector<std::string> sets;
   bool file_only = false;
   bool json = false;
+  CheckOptions engine{};
 };
 
-std::vector<core::Problem> problems_of(const std::string& config, const CheckRequest& options) {
+/// Looks for problems of a file. `result` becomes 1 if the file has none, and its network fails the check of
+/// coordinates.
+std::vector<core::Problem> problems_of(const std::string& config, const CheckRequest& options, int& result) {
   try {
     experiment::LoadedExperiment loaded = experiment::load_experiment(config, options.sets);
     if (!options.file_only)
-      call_engine({.command = CheckOptions{}, .loaded = std::move(loaded), .show = Show::warnings});
+      result = call_engine({.command = options.engine, .loaded = std::move(loaded), .show = Show::warnings});
     return {};
   } catch (const core::ConfigError& error) {
     return error.problems();
@@ -32,10 +36,13 @@ std::vector<core::Problem> problems_of(const std::string& config, const CheckReq
 }
 
 int check(const CheckRequest& options) {
+  int result = core::kExitDone;
   std::size_t num_problems = 0;
   nlohmann::ordered_json document = nlohmann::ordered_json::array();
   for (const std::string& config : options.configs) {
-    const std::vector<core::Problem> problems = problems_of(config, options);
+    int own = core::kExitDone;
+    const std::vector<core::Problem> problems = problems_of(config, options, own);
+    result = std::max(result, own);
     num_problems += problems.size();
     auto listed = nlohmann::ordered_json::array();
     for (const core::Problem& problem : problems) {
@@ -45,10 +52,10 @@ int check(const CheckRequest& options) {
         std::fprintf(stderr, "%s\n", problem.text().c_str());
     }
     document.push_back({{"file", config}, {"problems", std::move(listed)}});
-    if (!options.json && problems.empty()) std::printf("%s: ok\n", config.c_str());
+    if (!options.json && problems.empty() && own == core::kExitDone) std::printf("%s: ok\n", config.c_str());
   }
   if (options.json) std::printf("%s\n", document.dump(2).c_str());
-  return num_problems == 0 ? core::kExitDone : core::kExitUsage;
+  return num_problems == 0 ? result : core::kExitUsage;
 }
 
 }  // namespace
@@ -62,7 +69,19 @@ Action declare_check(CLI::App& app) {
       ->take_all();
   app.add_flag("--file-only", options->file_only,
                "Don't look whether the data, weights and layers that the files name are there");
-  app.add_flag("--json", options->json, "One JSON document on standard output");
+  CLI::Option* const coordinates = app.add_flag(
+      "--coordinates", options->engine.coordinates,
+      "Train the network at several widths for a few steps, and print how its values depend on the width (muP)");
+  app.add_option("--widths", options->engine.widths, "The widths; else up to four, from the base's to the network's")
+      ->type_name("WIDTH,WIDTH…")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->needs(coordinates);
+  app.add_option("--steps", options->engine.steps, "Updates before the values are compared")
+      ->needs(coordinates)
+      ->check(CLI::PositiveNumber);
+  coordinates->excludes("--file-only");
+  app.add_flag("--json", options->json, "One JSON document on standard output")->excludes(coordinates);
   return [options] { return check(*options); };
 }
 

@@ -28,6 +28,9 @@ struct DoctorOptions {
 
 struct CheckOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
+  bool coordinates = false;            // the network's values at several widths, too
+  std::vector<std::int64_t> widths{};  // empty: chosen by the network's
+  std::int64_t steps = 5;
 };
 
 struct TrainOptions {

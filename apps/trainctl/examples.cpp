@@ -66,6 +66,8 @@ constexpr std::array kExamples = {
     Example{"trainctl checkpoint average runs/digits/20261126T101500Z-1 --output averaged",
             "Chooses where the average goes."},
     Example{"trainctl check exp.yaml", "Reports every mistake of the file, with its line."},
+    Example{"trainctl check exp.yaml --coordinates --widths 64,128,256",
+            "Compares what updates change in networks of three widths (muP)."},
     Example{"trainctl check configs/*.yaml --file-only", "Checks files whose data is on another machine."},
     Example{"trainctl data prepare exp.yaml", "Tokenizes the text once, for all later runs."},
     Example{"trainctl data prepare exp.yaml --verify", "Compares the checksums of what is already tokenized."},

@@ -14,15 +14,17 @@ void Replica::visit_state(runtime::State& state, optimizer::Optimizer& optimizer
 
 std::vector<optimizer::OptimizedParameter> trained_parameters(model::Model& model) {
   std::vector<optimizer::OptimizedParameter> parameters;
-  const std::map<std::string, std::int64_t> blocks_after = model::blocks_after(model);
-  const std::set<std::string> hidden_matrices = model::hidden_matrices(model);
-  for (const model::NamedTensor& named : model::named_parameters(model))
-    if (named.tensor.requires_grad())
-      parameters.push_back({.name = named.name,
-                            .tensor = named.tensor,
-                            .is_copy = named.is_copy,
-                            .blocks_after = blocks_after.at(named.name),
-                            .is_hidden_matrix = hidden_matrices.contains(named.name)});
+  const std::map<std::string, model::ParameterFacts> facts = model::parameter_facts(model);
+  for (const model::NamedTensor& named : model::named_parameters(model)) {
+    if (!named.tensor.requires_grad()) continue;
+    const model::ParameterFacts& own = facts.at(named.name);
+    parameters.push_back({.name = named.name,
+                          .tensor = named.tensor,
+                          .is_copy = named.is_copy,
+                          .blocks_after = own.blocks_after,
+                          .lr_scale = own.lr_scale,
+                          .is_hidden_matrix = own.role == model::ParameterRole::hidden});
+  }
   return parameters;
 }
 

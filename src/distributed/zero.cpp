@@ -55,8 +55,7 @@ class Zero final : public Parallel {
         model_(model),
         device_(device_of(model)),
         memories_(make_memories(config.offload, device_)),
-        blocks_after_(model::blocks_after(model)),
-        hidden_matrices_(model::hidden_matrices(model)),
+        facts_(model::parameter_facts(model)),
         units_(make_units(model, layout(first_values))) {
     for (Unit& unit : units_) prepare(unit);
     if (config.sync_batch_norm) model::synchronize_batch_norm(model, batch_ranks(gradients_, has_samples_));
@@ -115,8 +114,7 @@ class Zero final : public Parallel {
   model::Model& model_;
   c10::Device device_;
   OffloadMemories memories_;
-  std::map<std::string, std::int64_t> blocks_after_;  // of each parameter
-  std::set<std::string> hidden_matrices_;
+  std::map<std::string, model::ParameterFacts> facts_;
   std::vector<Unit> units_;
   std::unordered_map<const model::Layer*, std::vector<std::size_t>> used_;  // numbers of the units that a block uses
   std::vector<optimizer::OptimizedParameter> optimized_;
@@ -141,8 +139,9 @@ ShardLayout Zero::layout(const model::FirstValues& first_values) const {
 
 std::unique_ptr<optimizer::Optimizer> Zero::make_optimizer(const optimizer::OptimizerConfig& config) {
   std::set<std::string> whole;
-  for (const std::string& name : hidden_matrices_)
-    if (trainctl::optimizer::updates_whole(config, name, /*is_hidden_matrix=*/true)) whole.insert(name);
+  for (const auto& [name, facts] : facts_)
+    if (trainctl::optimizer::updates_whole(config, name, facts.role == model::ParameterRole::hidden))
+      whole.insert(name);
   whole_gradients_ = std::make_unique<GatheredGradients>(units_, std::move(whole), shards_, device_);
   if (!memories_.disk) return trainctl::optimizer::build(config, optimized_, whole_gradients_.get());
   std::vector<OptimizedUnit> units;
@@ -158,12 +157,14 @@ void Zero::prepare(Unit& unit) {
   for (const model::NamedTensor& piece : unit.trained->pieces(unit.trained->shard())) {
     const at::Tensor leaf = piece.tensor.detach();
     leaf.set_requires_grad(true);
+    const model::ParameterFacts& facts = facts_.at(piece.name);
     unit.pieces.push_back({.name = piece.name,
                            .tensor = leaf,
                            .num_dims = unit.trained->num_dims(piece.name),
                            .is_copy = piece.is_copy,
-                           .blocks_after = blocks_after_.at(piece.name),
-                           .is_hidden_matrix = hidden_matrices_.contains(piece.name)});
+                           .blocks_after = facts.blocks_after,
+                           .lr_scale = facts.lr_scale,
+                           .is_hidden_matrix = facts.role == model::ParameterRole::hidden});
     optimized_.push_back(unit.pieces.back());
   }
   for (const FlatParameters::Entry& entry : unit.trained->entries())

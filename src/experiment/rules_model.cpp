@@ -86,10 +86,35 @@ void check_freeze(Checked& c) {
              "model.lora freezes all but its adapters and modules_to_save; leave freeze out");
 }
 
+/// Reports what muP can't be combined with.
+void check_mup(Checked& c) {
+  const model::ModelConfig& model = c.experiment.model;
+  if (!model.mup) return;
+  const std::optional<std::int64_t> width = width_of(model.network);
+  if (!width)
+    return c.report({"model.mup", "model.kind"}, std::string(model.network.kind()) +
+                                                     " has no key for its width, by which muP scales; expected a "
+                                                     "network with hidden_size, hidden or widen_factor");
+  const std::int64_t base = model.mup->base_width;
+  if (const std::string size = size_without(model.network, base); !size.empty())
+    c.report({"model.mup.base_width", "model.kind"}, "model." + size + " is no whole number at width " +
+                                                         std::to_string(base) +
+                                                         ": sizes are in proportion to the width, which is " +
+                                                         std::to_string(*width) + ", and heads keep theirs");
+  if (model.lora)
+    c.report({"model.mup", "model.lora"}, "muP trains every weight, and model.lora only adapters; leave one out");
+  if (!config::traits_of(c.experiment.optimizer.rule).normalizes_elements)
+    c.report({"model.mup", "optimizer.kind"},
+             "muP's learning rates are for updates that don't depend on the gradient's size, as those of adamw, adam, "
+             "adamw_schedule_free, lion and rmsprop, and not of " +
+                 std::string(c.experiment.optimizer.rule.kind()));
+}
+
 }  // namespace
 
 void check_model(Checked& checked) {
   check_freeze(checked);
+  check_mup(checked);
   check_input(checked);
   check_classes(checked);
   check_own_rules(checked);

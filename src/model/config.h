@@ -14,10 +14,12 @@
 #include "model/layers_config.h"
 #include "model/lora_config.h"
 #include "model/lstm_config.h"
+#include "model/mup_config.h"
 #include "model/sequence_config.h"
 #include "model/torchscript_config.h"
 #include "model/traits.h"
 #include "model/vit_config.h"
+#include "model/width.h"
 
 namespace trainctl::model {
 
@@ -281,6 +283,7 @@ struct ModelConfig {
   MemoryFormat memory_format = MemoryFormat::auto_;
   std::optional<std::string> init_from;
   InitPolicy init_policy = InitPolicy::new_head;
+  std::optional<MupConfig> mup{};
   std::optional<LoraConfig> lora{};
   std::vector<std::string> freeze{};
   std::vector<LayerPlaceConfig> placement{};
@@ -299,6 +302,10 @@ struct ModelConfig {
             config::non_empty),
         field<&ModelConfig::init_policy>("What those weights may lack: `new_head` lets the output head start afresh, "
                                          "`strict` nothing, `partial` takes whatever fits."),
+        field<&ModelConfig::mup>(
+            "Scale first values and learning rates by the network's width (muP), so that a rate found "
+            "for a small network fits the large one; null is the standard parametrization. "
+            "`trainctl check --coordinates` tests it."),
         field<&ModelConfig::lora>("Train low-rank adapters beside frozen weights; null trains all weights."),
         field<&ModelConfig::freeze>(
             "Layers or parameters that aren't trained, by patterns of their names or of the ends of their names: "

@@ -52,6 +52,7 @@ struct TensorDecl {
   at::Tensor value;  // on the meta device until materialised
   Init init;
   at::Tensor stored{};                  // first values, on the CPU; undefined: `init` draws them
+  double lr_scale = 1;                  // of the optimizer's learning rate: muP
   bool trainable = true;                // of a parameter: whether it gets a gradient; decided before it is materialised
   bool is_dropped = false;              // has no values any more and is listed nowhere
   std::optional<Shard> shard{};         // none: the value is whole

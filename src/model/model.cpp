@@ -13,6 +13,7 @@
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
 #include "model/lora.h"
+#include "model/mup.h"
 #include "model/networks.h"
 #include "runtime/sample_randomness.h"
 
@@ -207,26 +208,25 @@ std::vector<NamedTensor> named_buffers(Model& model) {
   return named;
 }
 
-std::map<std::string, std::int64_t> blocks_after(Model& model) {
+namespace {
+
+/// Returns how many blocks come after the block of each parameter that is in one.
+std::map<const TensorDecl*, std::int64_t> blocks_after(Model& model) {
   std::map<const TensorDecl*, std::int64_t> after;
   auto left = static_cast<std::int64_t>(model.blocks().size());
   for (const Block& block : model.blocks()) {
     --left;
     block.layer->visit_parameters([&](const std::string&, TensorDecl& decl) { after.emplace(&decl, left); });
   }
-  std::map<std::string, std::int64_t> named;
-  model.visit_parameters([&](const std::string& name, TensorDecl& decl) {
-    const auto found = after.find(&decl);
-    named[name] = found == after.end() ? 0 : found->second;
-  });
-  return named;
+  return after;
 }
 
-std::set<std::string> hidden_matrices(Model& model) {
-  std::set<const TensorDecl*> others;
+/// Returns the parameters that are embeddings, and the output's.
+std::map<const TensorDecl*, ParameterRole> roles_at_the_ends(Model& model) {
+  std::map<const TensorDecl*, ParameterRole> roles;
   model.visit_layers([&](const std::string&, Layer& layer) {
     if (dynamic_cast<Embedding*>(&layer) != nullptr || dynamic_cast<PositionEmbedding*>(&layer) != nullptr)
-      layer.visit_own_parameters([&](TensorDecl& decl) { others.insert(&decl); });
+      layer.visit_own_parameters([&](TensorDecl& decl) { roles.emplace(&decl, ParameterRole::embedding); });
   });
   // The last block may begin with hidden layers, as BERT's head does. A vocabulary head says what the output's is.
   const TensorDecl* output = nullptr;
@@ -235,14 +235,30 @@ std::set<std::string> hidden_matrices(Model& model) {
     model.blocks().back().layer->visit_parameters([&](const std::string&, TensorDecl& decl) {
       if (head == nullptr ? decl.value.dim() > 1 : head->weight().is_same(decl.value)) output = &decl;
     });
-  others.insert(output);
-  std::set<std::string> hidden;
+  if (output != nullptr) roles.emplace(output, ParameterRole::output);
+  return roles;
+}
+
+ParameterRole role_inside(const TensorDecl& decl) {
+  if (decl.value.dim() < 2) return ParameterRole::vector;
+  const std::int64_t rows = decl.value.size(0);
+  return rows > 1 && decl.value.numel() > rows ? ParameterRole::hidden : ParameterRole::vector;
+}
+
+}  // namespace
+
+std::map<std::string, ParameterFacts> parameter_facts(Model& model) {
+  const auto after = blocks_after(model);
+  const auto ends = roles_at_the_ends(model);
+  std::map<std::string, ParameterFacts> facts;
   model.visit_parameters([&](const std::string& name, TensorDecl& decl) {
-    if (decl.value.dim() < 2 || others.contains(&decl)) return;
-    const std::int64_t rows = decl.value.size(0);
-    if (rows > 1 && decl.value.numel() > rows) hidden.insert(name);
+    const auto block = after.find(&decl);
+    const auto end = ends.find(&decl);
+    facts[name] = {.blocks_after = block == after.end() ? 0 : block->second,
+                   .role = end == ends.end() ? role_inside(decl) : end->second,
+                   .lr_scale = decl.lr_scale};
   });
-  return hidden;
+  return facts;
 }
 
 std::int64_t num_parameters(Model& model) {
@@ -271,6 +287,7 @@ void commit_running_statistics(Model& model, std::int64_t updates) {
 
 std::unique_ptr<Model> build(const ModelConfig& config, const InputSpec& input) {
   std::unique_ptr<Model> model = config.network.visit([&](const auto& network) { return build(network, input); });
+  if (config.mup) parametrize(*model, config, input);
   if (config.lora) add_adapters(*model, *config.lora);
   freeze(*model, config.freeze);
   name_spans(*model);

@@ -207,12 +207,19 @@ struct NamedTensor {
 std::vector<NamedTensor> named_parameters(Model& model);
 std::vector<NamedTensor> named_buffers(Model& model);
 std::int64_t num_parameters(Model& model);
-/// Returns how many blocks come after the block of each parameter: 0 for those of the head. By the parameters' names.
-std::map<std::string, std::int64_t> blocks_after(Model& model);
+/// What a parameter is in the network. hidden: a matrix, or the filters of a convolution, that gives hidden features.
+/// embedding: of tokens or positions, though it may be the output's weight, too. vector: it has a single row or column.
+enum class ParameterRole { vector, embedding, hidden, output };
 
-/// Returns the names of the matrices, and filters of convolutions, that give hidden features. Left out are embeddings,
-/// the output layer, and tensors with a single row or column.
-std::set<std::string> hidden_matrices(Model& model);
+/// What an optimizer asks about a parameter beside its values.
+struct ParameterFacts {
+  std::int64_t blocks_after = 0;  // how many blocks come after its own: 0 for those of the head
+  ParameterRole role = ParameterRole::vector;
+  double lr_scale = 1;  // of the learning rate
+};
+
+/// Returns the facts of each parameter, by its name.
+std::map<std::string, ParameterFacts> parameter_facts(Model& model);
 
 /// Layers whose running statistics may be updated once per optimizer step instead of at every forward (BatchNorm).
 enum class RunningStatistics { every_forward, on_commit };

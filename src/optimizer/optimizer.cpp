@@ -51,7 +51,9 @@ ParameterGroup group_of(const OptimizerConfig& config, const OptimizedParameter&
     group.lr_scale = entry->lr ? *entry->lr / config.lr : group.lr_scale * entry->lr_scale.value_or(1);
   }
   if (config.layer_decay) group.lr_scale *= std::pow(*config.layer_decay, parameter.blocks_after);
-  group.weight_decay = group.kind == GroupKind::decayed ? weight_decay : 0;
+  // The product of rate and decay stays what it is without muP, as in the mup package.
+  group.lr_scale *= parameter.lr_scale;
+  group.weight_decay = group.kind == GroupKind::decayed ? weight_decay / parameter.lr_scale : 0;
   return group;
 }
 

@@ -22,6 +22,7 @@ struct OptimizedParameter {
   std::int64_t num_dims = tensor.dim();      // of the whole parameter
   bool is_copy = false;                      // another of the ranks whose gradients make one norm has it too
   std::int64_t blocks_after = 0;             // between the parameter's block and the model's output; for layer_decay
+  double lr_scale = 1;                       // of the learning rate, with as much more decay: muP
   bool is_hidden_matrix = tensor.dim() > 1;  // of the whole parameter: neither a vector, an embedding nor the output's
 };
 

@@ -17,8 +17,9 @@ inline constexpr std::string_view kFusedHelp =
 
 /// What other folders must know of an update rule.
 struct OptimizerTraits {
-  config::Stated<bool> is_elementwise;    // an element's update needs no other element
-  config::Stated<bool> updates_shards;    // of ZeRO's: elementwise, or by gathering the gradients that it needs whole
+  config::Stated<bool> is_elementwise;  // an element's update needs no other element
+  config::Stated<bool> updates_shards;  // of ZeRO's: elementwise, or by gathering the gradients that it needs whole
+  config::Stated<bool> normalizes_elements;  // an update has about the learning rate's size, whatever the gradient's
   config::Stated<bool> averages_weights;  // by itself: evaluations and checkpoints take the averages (Optimizer::eval)
   config::Stated<bool> reads_overflow_flag;  // on the host, which waits for the device; with `fused` where there is one
   config::Stated<double> starter_lr;         // learning rate that trains a small network
@@ -34,6 +35,7 @@ struct SgdConfig {
   static constexpr std::string_view kind = "sgd";
   static constexpr OptimizerTraits traits{.is_elementwise = true,
                                           .updates_shards = true,
+                                          .normalizes_elements = false,
                                           .averages_weights = false,
                                           .reads_overflow_flag = false,
                                           .starter_lr = 0.05};
@@ -69,6 +71,7 @@ struct AdamConfig {
   static constexpr std::string_view kind = "adam";
   static constexpr OptimizerTraits traits{.is_elementwise = true,
                                           .updates_shards = true,
+                                          .normalizes_elements = true,
                                           .averages_weights = false,
                                           .reads_overflow_flag = false,
                                           .starter_lr = 3e-3};
@@ -98,6 +101,7 @@ struct AdamWConfig {
   static constexpr std::string_view kind = "adamw";
   static constexpr OptimizerTraits traits{.is_elementwise = true,
                                           .updates_shards = true,
+                                          .normalizes_elements = true,
                                           .averages_weights = false,
                                           .reads_overflow_flag = false,
                                           .starter_lr = 3e-3};
@@ -126,6 +130,7 @@ struct RmspropConfig {
   static constexpr std::string_view kind = "rmsprop";
   static constexpr OptimizerTraits traits{.is_elementwise = true,
                                           .updates_shards = true,
+                                          .normalizes_elements = true,
                                           .averages_weights = false,
                                           .reads_overflow_flag = true,
                                           .starter_lr = 3e-3};
@@ -151,6 +156,7 @@ struct LambConfig {
   static constexpr std::string_view kind = "lamb";
   static constexpr OptimizerTraits traits{.is_elementwise = false,
                                           .updates_shards = false,
+                                          .normalizes_elements = false,
                                           .averages_weights = false,
                                           .reads_overflow_flag = true,
                                           .starter_lr = 0.01};
@@ -176,6 +182,7 @@ struct AdafactorConfig {
   static constexpr std::string_view kind = "adafactor";
   static constexpr OptimizerTraits traits{.is_elementwise = false,
                                           .updates_shards = false,
+                                          .normalizes_elements = false,
                                           .averages_weights = false,
                                           .reads_overflow_flag = true,
                                           .starter_lr = 0.01};
@@ -203,6 +210,7 @@ struct LionConfig {
   static constexpr std::string_view kind = "lion";
   static constexpr OptimizerTraits traits{.is_elementwise = true,
                                           .updates_shards = true,
+                                          .normalizes_elements = true,
                                           .averages_weights = false,
                                           .reads_overflow_flag = true,
                                           .starter_lr = 3e-4};
@@ -225,6 +233,7 @@ struct ScheduleFreeConfig {
   static constexpr std::string_view kind = "adamw_schedule_free";
   static constexpr OptimizerTraits traits{.is_elementwise = true,
                                           .updates_shards = true,
+                                          .normalizes_elements = true,
                                           .averages_weights = true,
                                           .reads_overflow_flag = true,
                                           .starter_lr = 0.01};
@@ -288,6 +297,7 @@ struct MuonConfig {
   static constexpr std::string_view kind = "muon";
   static constexpr OptimizerTraits traits{.is_elementwise = false,
                                           .updates_shards = true,
+                                          .normalizes_elements = false,
                                           .averages_weights = false,
                                           .reads_overflow_flag = true,
                                           .starter_lr = 0.02};

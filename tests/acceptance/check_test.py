@@ -43,6 +43,14 @@ model:
 task: classification
 train: {steps: 2}
 """
+COORDINATES = """
+name: coordinates
+dataset: {kind: synthetic_images, num_samples: 64, num_classes: 4, height: 8, width: 8, batch_size: 16}
+model: {kind: mlp, hidden: [128, 128, 128], mup: {base_width: 32}}
+optimizer: {kind: adam, lr: 0.003}
+train: {steps: 2}
+device: {kind: cpu, num_threads: 1}
+"""
 TABLE = """
 name: table
 dataset: {kind: table, train: [rows.csv], label: y, eval_fraction: 0.2, batch_size: 4}
@@ -144,6 +152,19 @@ class Check(InScratch):
         self.assertEqual(result.returncode, 2)
         self.assertRegex(result.stderr, r"exp.yaml:1:7: base: cannot open \S*missing.yaml: No such file or directory")
 
+    def test_coordinates(self):
+        (self.root / "mup.yaml").write_text(COORDINATES)
+        done = run("check", "mup.yaml", "--coordinates", cwd=self.root)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("every slope is within", done.stdout)
+        done = run("check", "mup.yaml", "--coordinates", "--widths", "32,128,512", "--set", "model.mup=null", cwd=self.root)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("the width changes the size of updates: the slope of head", done.stdout)
+        self.assertIn("try: model.mup.base_width: 32", done.stdout)
+        for widths, problem in (("48", "there is only 48"), ("32,33,0", "the network can't have width 0")):
+            done = run("check", "mup.yaml", "--coordinates", "--widths", widths, cwd=self.root)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(problem, done.stderr)
 
 if __name__ == "__main__":
     unittest.main()

@@ -65,14 +65,15 @@ TEST_CASE("a pattern that fits nothing, and a model without anything to train, a
 
 TEST_CASE("parameters count the blocks after their own, those of the head none", "[model]") {
   const auto vit = testing::ready_model(small_vit(), kImages);
-  const auto after = blocks_after(*vit);
-  CHECK(after.at("pos_embed") == 4);
-  CHECK(after.at("patch_embed.proj.weight") == 4);
-  CHECK(after.at("blocks.0.norm1.weight") == 3);
-  CHECK(after.at("blocks.2.mlp.fc2.bias") == 1);
-  CHECK(after.at("norm.weight") == 0);
-  CHECK(after.at("head.bias") == 0);
-  CHECK(after.size() == named_parameters(*vit).size());
+  const auto facts = parameter_facts(*vit);
+  const auto after = [&](const std::string& name) { return facts.at(name).blocks_after; };
+  CHECK(after("pos_embed") == 4);
+  CHECK(after("patch_embed.proj.weight") == 4);
+  CHECK(after("blocks.0.norm1.weight") == 3);
+  CHECK(after("blocks.2.mlp.fc2.bias") == 1);
+  CHECK(after("norm.weight") == 0);
+  CHECK(after("head.bias") == 0);
+  CHECK(facts.size() == named_parameters(*vit).size());
 }
 
 }  // namespace

@@ -281,5 +281,28 @@ TEST_CASE("an optimizer of nothing does nothing", "[optimizer]") {
   CHECK(clip_grad_norm({}, 1.0).item<float>() == 0);
 }
 
+TEST_CASE("muP's scale of a rate leaves the product of rate and decay as it is", "[optimizer]") {
+  for (const UpdateRuleConfig& rule : std::initializer_list<UpdateRuleConfig>{AdamWConfig{}, LionConfig{}}) {
+    OptimizerConfig config;
+    config.rule = rule;
+    config.lr = 0.01;
+    config.weight_decay = 0.1;
+    const auto updated = [](const OptimizerConfig& one, double lr_scale) {
+      const at::Tensor weight = at::full({2, 2}, 3.0, at::kDouble).requires_grad_();
+      std::vector<OptimizedParameter> parameters{{.name = "weight", .tensor = weight, .lr_scale = lr_scale}};
+      const auto optimizer = build(one, parameters);
+      for (int step = 0; step < 3; ++step) {
+        weight.mutable_grad() = at::full({2, 2}, 0.5, at::kDouble);
+        optimizer->step(one.lr, {});
+      }
+      return weight.detach().clone();
+    };
+    OptimizerConfig by_hand = config;
+    by_hand.lr = config.lr / 4;
+    by_hand.weight_decay = config.weight_decay * 4;
+    CHECK(updated(config, 0.25).sub(updated(by_hand, 1)).abs().max().item<double>() < 1e-15);
+  }
+}
+
 }  // namespace
 }  // namespace trainctl::optimizer

@@ -35,7 +35,7 @@ int run_check(const cli::EngineCall& call) {
     add(problems, call.loaded.node, {"model.path", "there is no file " + *file});
   problems.throw_if_any();
   plan::dry_build(experiment);
-  return core::kExitDone;
+  return call.options<cli::CheckOptions>().coordinates ? run_coordinate_check(call) : core::kExitDone;
 }
 
 }  // namespace trainctl::engine

@@ -12,6 +12,8 @@ namespace trainctl::engine {
 int run_doctor(const cli::EngineCall& call);
 /// Throws ConfigError where the config names what isn't there, and the Error that training would begin with.
 int run_check(const cli::EngineCall& call);
+/// Trains the network at several widths, and prints how its values depend on them. Returns 1 if they do.
+int run_coordinate_check(const cli::EngineCall& call);
 int run_train(const cli::EngineCall& call);
 int run_profile(const cli::EngineCall& call);
 int run_plan(const cli::EngineCall& call);

@@ -268,9 +268,9 @@ void tell_tensorrt(const std::vector<std::string>& problems) {
   for (const std::string& problem : problems) std::printf("TensorRT: %s\n", problem.c_str());
 }
 
-void tell(const CheckpointedRun& loaded, const cli::EngineCall& call, const Written& written,
-          const std::optional<exporters::LargestDifference>& difference,
-          const std::optional<std::vector<std::string>>& tensorrt) {
+void tell_written(const CheckpointedRun& loaded, const cli::EngineCall& call, const Written& written,
+                  const std::optional<exporters::LargestDifference>& difference,
+                  const std::optional<std::vector<std::string>>& tensorrt) {
   if (call.json) {
     nlohmann::ordered_json document = {{"checkpoint", loaded.checkpoint}, {"step", loaded.run->step}};
     for (const auto& file : written.files) document["files"].push_back(file.string());
@@ -345,7 +345,7 @@ int run_export(const cli::EngineCall& given) {
   std::optional<exporters::LargestDifference> difference;
   if (options.verify) difference = verify(loaded, card, written.model);
   write_card(card, call, written);
-  tell(loaded, call, written, difference, tensorrt_problems_of(card, written));
+  tell_written(loaded, call, written, difference, tensorrt_problems_of(card, written));
   return 0;
 }
 

@@ -1,0 +1,33 @@
+// What muP can't be combined with.
+#include <catch2/catch.hpp>
+
+#include "problem_lines.h"
+
+namespace trainctl::experiment {
+namespace {
+
+std::string problems_of(const std::string& model, const std::string& optimizer) {
+  return problem_lines("name: x\ndataset: synthetic_images\nmodel: " + model + "\noptimizer: " + optimizer +
+                       "\ntrain: {steps: 10}\n");
+}
+
+TEST_CASE("muP is for networks with a width, which the base divides", "[experiment]") {
+  CHECK(problems_of("{kind: mlp, hidden: [64, 96], mup: {base_width: 16}}", "adamw").empty());
+  CHECK(problems_of("{kind: mlp, hidden: [64, 96], mup: {base_width: 3}}", "adamw") ==
+        "3:56: model.mup.base_width: model.hidden[1] is no whole number at width 3: sizes are in proportion to the "
+        "width, which is 64, and heads keep theirs\n");
+  CHECK(problems_of("{kind: resnet18, mup: {base_width: 16}}", "adamw") ==
+        "3:30: model.mup: resnet18 has no key for its width, by which muP scales; expected a network with "
+        "hidden_size, hidden or widen_factor\n");
+  CHECK(problems_of("{kind: mlp, mup: {base_width: 0}}", "adamw").find("base_width") != std::string::npos);
+}
+
+TEST_CASE("muP is for update rules whose updates have the learning rate's size", "[experiment]") {
+  CHECK(problems_of("{kind: mlp, mup: {base_width: 64}}", "lion").empty());
+  CHECK(problems_of("{kind: mlp, mup: {base_width: 64}}", "sgd")
+            .find("model.mup: muP's learning rates are for updates that don't depend on the gradient's size") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainctl::experiment
