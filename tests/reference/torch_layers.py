@@ -252,5 +252,6 @@ def samples(part):
     return {"images": torch.randn(8, 3, side, side)}, torch.randint(10, (8,))
 
 
-torch.set_default_dtype(torch.float64)
-run(PARTS, build, samples, forward)
+if __name__ == "__main__":
+    torch.set_default_dtype(torch.float64)
+    run(PARTS, build, samples, forward)
