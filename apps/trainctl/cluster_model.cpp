@@ -25,7 +25,7 @@ std::optional<cluster::Transformer> sizes_of(const model::LlamaConfig& config) {
                               .head_size = config.size_of_head(),
                               .intermediate_size = config.inner_size(),
                               .gated = true,
-                              .biases = false,
+                              .biases = config.attention_bias != model::AttentionBias::none,
                               .position_embeddings = false,
                               .tied = config.tie_embeddings};
 }
@@ -42,6 +42,16 @@ std::optional<cluster::Transformer> sizes_of(const model::BertConfig& config) {
 template <class Network>
 std::optional<cluster::Transformer> sizes_of(const Network&) {
   return std::nullopt;
+}
+
+/// Returns the key of a network whose attention isn't predicted; null: all of its keys are.
+const char* unpredicted_key(const model::LlamaConfig& config) {
+  if (config.sliding_window) return "model.sliding_window";
+  return config.attn_logit_softcapping ? "model.attn_logit_softcapping" : nullptr;
+}
+template <class Network>
+const char* unpredicted_key(const Network&) {
+  return nullptr;
 }
 
 /// Ranks that share one copy of the model and its sequences.
@@ -83,6 +93,10 @@ cluster::Transformer transformer_of(const experiment::LoadedExperiment& loaded) 
            std::string(network.kind()) +
                " is not predicted on nodes; expected bert, gpt2 or llama. Without "
                "--nodes-of, 'trainctl plan' predicts every network");
+  if (const char* key = network.visit([](const auto& config) { return unpredicted_key(config); }))
+    refuse(loaded, key,
+           "attention with this key is not predicted on nodes; expected null. Without --nodes-of, 'trainctl plan' "
+           "predicts it");
   const std::optional<std::int64_t> length = config::facts_of(experiment.dataset.source).longest_text();
   if (!length)
     refuse(loaded, "dataset.kind",

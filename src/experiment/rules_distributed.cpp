@@ -200,6 +200,8 @@ void check_context(Checked& c) {
              "the sequences of " + std::string(c.experiment.model.network.kind()) +
                  " can't be split over ranks; those of " +
                  core::list_words(model::kinds_where(has_causal_attention), "and") + " can");
+  if (const char* key = model::key_against_shared_sequences(c.experiment.model.network))
+    c.report({key, "distributed.context"}, "ranks that share sequences can't limit scores; leave one of them out");
   check_sequence_length(c);
   if (config.tensor > 1 && c.experiment.model.lora && c.experiment.model.lora->dropout > 0)
     c.report({"model.lora.dropout", "distributed.context", "distributed.tensor"},

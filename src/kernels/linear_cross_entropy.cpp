@@ -61,6 +61,7 @@ struct Gradients {
 at::Tensor logits_of(const Inputs& in, const at::Tensor& hidden) {
   at::Tensor logits = matrix_product(hidden, in.weight.t()).to(in.logits_dtype());
   if (in.bias.defined()) logits.add_(in.bias);
+  if (in.options.softcap > 0) logits.div_(in.options.softcap).tanh_().mul_(in.options.softcap);
   return logits;
 }
 
@@ -110,6 +111,12 @@ at::Tensor to_gradient(const Inputs& in, at::Tensor& logits, const at::Tensor& i
   return losses;
 }
 
+/// Returns the derivative of capped logits: 1 - (logit / softcap)². Undefined without a soft cap.
+at::Tensor softcap_slope(const Inputs& in, const at::Tensor& logits) {
+  if (in.options.softcap == 0) return {};
+  return logits.div(in.options.softcap).square_().neg_().add_(1);
+}
+
 /// Processes all rows once. `gradients` holds tensors for the gradients that are needed.
 at::Tensor run(const Inputs& in, Gradients& gradients) {
   at::Tensor total = at::zeros({}, in.weight.options().dtype(in.logits_dtype()));
@@ -129,7 +136,9 @@ at::Tensor run(const Inputs& in, Gradients& gradients) {
       total.add_(losses.mul(valid).sum());
       continue;
     }
+    const at::Tensor slope_of_cap = softcap_slope(in, logits);
     total.add_(to_gradient(in, logits, index).mul(valid).sum());
+    if (slope_of_cap.defined()) logits.mul_(slope_of_cap);
     if (gradients.bias.defined()) gradients.bias.addmv_(logits.t(), valid);
     const at::Tensor slope = logits.to(in.weight.scalar_type());
     const at::Tensor mask = valid.unsqueeze(1).to(in.weight.scalar_type());  // [R, 1]

@@ -22,6 +22,7 @@ struct LinearCrossEntropyOptions {
   double label_smoothing = 0;
   std::int64_t chunk_size = 0;           // rows of logits at once; 0 takes as many as fit into some tens of MiB
   const VocabularyPart* part = nullptr;  // null: the weight has all rows
+  double softcap = 0;                    // logits become softcap · tanh(logit / softcap); 0: they stay
 };
 
 /// The sum over all rows of -log softmax(hidden weightᵀ + bias)[target]: a scalar of float (double for doubles).

@@ -12,6 +12,7 @@
 #include "model/bert_config.h"
 #include "model/fasttext_config.h"
 #include "model/layers_config.h"
+#include "model/llama_config.h"
 #include "model/lora_config.h"
 #include "model/lstm_config.h"
 #include "model/mup_config.h"
@@ -244,6 +245,14 @@ inline const std::string* file_of(const NetworkConfig& network) {
 
 inline OwnSizes sizes_of(const NetworkConfig& network) {
   return network.visit([](const auto& config) { return config.sizes(); });
+}
+
+/// Returns the key that ranks which share sequences can't obey; null: the network has none.
+inline const char* key_against_shared_sequences(const NetworkConfig& network) {
+  return network.visit([](const auto& config) -> const char* {
+    if constexpr (requires { config.key_against_shared_sequences(); }) return config.key_against_shared_sequences();
+    return nullptr;
+  });
 }
 
 /// The kinds whose traits satisfy `condition`, for messages.

@@ -19,10 +19,15 @@
 
 namespace trainctl::model {
 
+at::Tensor VocabularyHead::capped(const at::Tensor& logits) const {
+  const double softcap = logit_softcap();
+  return softcap == 0 ? logits : logits.div(softcap).tanh().mul(softcap);
+}
+
 at::Tensor VocabularyHead::compute(const at::Tensor& hidden) {
   const at::Tensor offset = bias();
   const at::Tensor logits =
-      at::linear(features(hidden), weight(), offset.defined() ? std::optional(offset) : std::nullopt);
+      capped(at::linear(features(hidden), weight(), offset.defined() ? std::optional(offset) : std::nullopt));
   if (ranks_ == nullptr) return logits;
   const std::int64_t after = part_.size - part_.first - logits.size(-1);
   return sum_of_parts(at::constant_pad_nd(logits, {part_.first, after}), ranks_);

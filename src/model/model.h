@@ -66,7 +66,7 @@ struct Segment {
 };
 
 /// The last block of a language model, in parts, so that a loss needn't hold all logits at once:
-/// logits = transform(hidden) weightᵀ + bias.
+/// logits = transform(hidden) weightᵀ + bias. A soft cap may limit them.
 class VocabularyHead : public UnaryLayer {
  public:
   at::Tensor compute(const at::Tensor& hidden) final;
@@ -74,6 +74,11 @@ class VocabularyHead : public UnaryLayer {
   virtual at::Tensor transform(const at::Tensor& hidden) = 0;
   virtual at::Tensor weight() const = 0;  // [V, D]
   virtual at::Tensor bias() const = 0;    // [V], or undefined
+  /// Logits become c · tanh(logit / c) with this c; 0: they stay.
+  virtual double logit_softcap() const { return 0; }
+
+  /// Returns the logits as the soft cap leaves them.
+  at::Tensor capped(const at::Tensor& logits) const;
 
   /// transform(), as what weight() multiplies: of the vocabulary that is split over ranks, each rank has some rows.
   at::Tensor features(const at::Tensor& hidden) { return use_in_parts(transform(hidden), ranks_); }

@@ -56,10 +56,29 @@ KeyValueCache::KeysValues KeyValueCache::append(std::size_t layer, const at::Ten
 
 SequenceContext SequenceContext::on(c10::Device device) const {
   SequenceContext moved = *this;
-  for (at::Tensor* tensor : {&moved.token_types, &moved.positions, &moved.mask, &moved.key_mask, &moved.rope_cosine,
-                             &moved.rope_sine, &moved.documents})
+  for (at::Tensor* tensor :
+       {&moved.token_types, &moved.positions, &moved.mask, &moved.key_mask, &moved.rope_cosine, &moved.rope_sine,
+        &moved.local_rope_cosine, &moved.local_rope_sine, &moved.window_mask, &moved.documents})
     if (tensor->defined()) *tensor = tensor->to(device);
   return moved;
+}
+
+SequenceContext in_window(const SequenceContext& context) {
+  if (!context.window_mask.defined()) return context;
+  SequenceContext windowed = context;
+  windowed.mask = context.window_mask;
+  windowed.is_causal = false;
+  return windowed;
+}
+
+at::Tensor window_mask(const SequenceContext& context, std::int64_t window, std::int64_t length, c10::Device device) {
+  const std::int64_t seen = context.cache == nullptr ? 0 : context.cache->length();
+  if (context.ranks != nullptr || seen + length <= window) return {};
+  const auto ids = at::TensorOptions(device).dtype(at::kLong);
+  const at::Tensor keys = at::arange(seen + length, ids).unsqueeze(0);
+  const at::Tensor queries = at::arange(seen, seen + length, ids).unsqueeze(1);
+  const at::Tensor near = keys.le(queries).logical_and(keys.gt(queries.sub(window))).unsqueeze(0).unsqueeze(0);
+  return context.mask.defined() ? context.mask.logical_and(near) : near;  // [1 or B, 1, T, S]
 }
 
 SequenceContext make_context(const ModelInput& input, Causality causality) {

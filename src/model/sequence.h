@@ -41,6 +41,9 @@ struct SequenceContext {
   at::Tensor key_mask{};     // bool [B, T], false at padding; undefined: no padding
   at::Tensor rope_cosine{};  // float [T, d/2] or [B, T, d/2], for rotary positions only
   at::Tensor rope_sine{};
+  at::Tensor local_rope_cosine{};  // the same for layers with a base of their own; undefined: rope_cosine
+  at::Tensor local_rope_sine{};
+  at::Tensor window_mask{};  // `mask` of layers that slide; undefined: every key that they see is in the window
   KeyValueCache* cache = nullptr;
   const ContextRanks* ranks = nullptr;  // who have the other tokens: T here is that of a rank, and key_mask is [B, T of
                                         // all]; in the place of `mask` attention has it and `documents`
@@ -49,6 +52,12 @@ struct SequenceContext {
   /// Returns the same with all tensors on a device.
   SequenceContext on(c10::Device device) const;
 };
+
+/// Returns the context of a layer that slides: the window's mask in place of the others.
+SequenceContext in_window(const SequenceContext& context);
+/// Returns the mask of layers whose queries see the last `window` tokens that `context` allows, their own counted.
+/// Undefined if the window hides nothing. `length`: queries; with a cache, keys are the tokens that it has, too.
+at::Tensor window_mask(const SequenceContext& context, std::int64_t window, std::int64_t length, c10::Device device);
 
 enum class Causality { causal, bidirectional };
 

@@ -1,5 +1,6 @@
 #include "pretrained/transformers_names.h"
 
+#include "pretrained/llama_names.h"
 #include "pretrained/vit_names.h"
 
 namespace trainctl::pretrained {
@@ -14,6 +15,13 @@ checkpoint::TensorMap to_transformers(const model::VitConfig&, const checkpoint:
 }
 checkpoint::TensorMap from_transformers(const model::VitConfig&, const checkpoint::TensorMap& tensors) {
   return vit_from_transformers(tensors);
+}
+
+checkpoint::TensorMap to_transformers(const model::LlamaConfig& config, const checkpoint::TensorMap& tensors) {
+  return config.fused_projections ? with_fused_projections(tensors) : tensors;
+}
+checkpoint::TensorMap from_transformers(const model::LlamaConfig& config, const checkpoint::TensorMap& tensors) {
+  return with_separate_projections(tensors, config);
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ class LanguageModel final : public Task {
           const TargetRows rows = target_rows(hidden, micro_batch.batch);
           kernels::LinearCrossEntropyOptions options = options_;
           options.part = head.part();
+          options.softcap = head.logit_softcap();
           return kernels::linear_cross_entropy(head.features(rows.hidden), head.weight(), head.bias(), rows.targets,
                                                options);
         });

@@ -55,9 +55,9 @@ at::Tensor LanguageModelEvaluation::sum_and_hits(model::VocabularyHead& head, co
   const TargetRows rows = only_target_rows(hidden, batch);
   // A head with a layer override has no float matrix to process in chunks.
   if (!counts_hits_ && head.stand_in() == nullptr) {
-    const at::Tensor sum =
-        kernels::linear_cross_entropy(head.features(rows.hidden), head.weight(), head.bias(), rows.targets,
-                                      {.chunk_size = chunk_size_, .part = head.part()});
+    const at::Tensor sum = kernels::linear_cross_entropy(
+        head.features(rows.hidden), head.weight(), head.bias(), rows.targets,
+        {.chunk_size = chunk_size_, .part = head.part(), .softcap = head.logit_softcap()});
     return at::stack({sum.to(at::kDouble), at::zeros({}, sum.options().dtype(at::kDouble))});
   }
   const std::int64_t fitting = std::max<std::int64_t>(1, kLogitsAtOnce / head.vocabulary_size());

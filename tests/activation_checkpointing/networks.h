@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "kernels/linear_cross_entropy.h"
 #include "model/model.h"
+#include "support/llama_families.h"
 
 namespace trainctl::testing {
 
@@ -50,6 +51,7 @@ inline std::vector<testing::Net> networks() {
   adapted.lora = model::LoraConfig{.rank = 4, .dropout = 0.1, .target_modules = {"query", "value", "dense"}};
   return {{"gpt2", model(gpt2), text, {.values = ids}},
           {"llama", model(llama), text, {.values = ids}},
+          {"gemma3", model(small_gemma3()), text, {.values = ids}},
           {"bert", model(bert), labelled, {.values = ids, .key_mask = mask}},
           {"bert with adapters", adapted, labelled, {.values = ids, .key_mask = mask}},
           {"vit", model(vit), image, {.values = images}},

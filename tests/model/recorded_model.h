@@ -222,6 +222,7 @@ inline void check_both_ways(const std::string& script, const std::vector<Recorde
   for (const RecordedCase& one : cases) {
     INFO(one.part);
     const TensorMap recorded = part_of(all, one.part);
+    std::fprintf(stderr, "%s: ", one.part.c_str());
     check_against_recorded(*model_of(one, /*seed=*/1), recorded, losses);
     add_ours(one, recorded, ours);
   }

@@ -27,17 +27,19 @@ at::Tensor additive_mask(const at::Tensor& scores, const SequenceContext& contex
   return {};
 }
 
-/// Computes attention in single operators, as LibTorch does on CPUs, whose kernels have no dropout. The mask comes from
-/// our own dropout.
-at::Tensor attend_with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                               const SequenceContext& context, const AttentionOptions& options) {
+/// Computes attention in single operators: LibTorch's kernels have no soft cap, and on CPUs no dropout. There the
+/// dropped weights come from our own dropout.
+at::Tensor attend_by_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const SequenceContext& context, const AttentionOptions& options) {
   const at::Tensor scaled = q.mul(1 / std::sqrt(static_cast<double>(q.size(3))));
   at::Tensor scores = at::matmul(scaled, kernels::repeat_heads(k, q.size(1)).transpose(2, 3));  // [B, H, T, S]
+  if (options.softcap > 0) scores = scores.div(options.softcap).tanh().mul(options.softcap);
   if (const at::Tensor mask = additive_mask(scores, context); mask.defined()) scores.add_(mask);
   // Only a mask can leave a query without visible keys.
   const at::Tensor weights = context.mask.defined() ? at::_safe_softmax(scores, -1) : at::softmax(scores, -1);
-  return at::matmul(kernels::dropout_attention(weights, options.dropout, options.heads),
-                    kernels::repeat_heads(v, q.size(1)));
+  const at::Tensor kept =
+      options.dropout > 0 ? kernels::dropout_attention(weights, options.dropout, options.heads) : weights;
+  return at::matmul(kept, kernels::repeat_heads(v, q.size(1)));
 }
 
 }  // namespace
@@ -56,7 +58,8 @@ kernels::HeadRange heads_of_rank(std::int64_t num_heads, const TensorRanks& rank
 
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const SequenceContext& context,
                   const AttentionOptions& options) {
-  if (context.ranks != nullptr) return ring_attention(q, k, v, context, {options.dropout, options.heads});
+  if (context.ranks != nullptr)
+    return ring_attention(q, k, v, context, {options.dropout, options.heads, options.window});
   at::Tensor keys = k;
   at::Tensor values = v;
   if (context.cache != nullptr) {
@@ -64,7 +67,8 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     keys = all.keys;
     values = all.values;
   }
-  if (options.dropout > 0 && q.is_cpu()) return attend_with_dropout(q, keys, values, context, options);
+  if (options.softcap > 0 || (options.dropout > 0 && q.is_cpu()))
+    return attend_by_scores(q, keys, values, context, options);
   if (options.dropout == 0 && kernels::suits_short_attention(q, keys, values, context.mask))
     return kernels::short_attention(q, keys, values, context.mask,
                                     context.is_causal ? kernels::Visible::up_to_itself : kernels::Visible::all);

@@ -23,6 +23,8 @@ struct AttentionOptions {
   std::size_t layer = 0;       // which attention layer of the model this is: its place in the cache
   double dropout = 0;          // of attention weights; 0 outside training
   kernels::HeadRange heads{};  // where a rank has some of the heads
+  std::int64_t window = 0;     // keys that a query sees where ranks share sequences; 0: no limit
+  double softcap = 0;          // scores become softcap · tanh(score / softcap); 0: they stay
 };
 
 /// softmax(q kᵀ / √d) v where the context's mask (or causality) allows. q [B, H, T, d]; k, v [B, H or a divisor of it

@@ -1,6 +1,7 @@
 #include "model/layers/ring_attention.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -28,6 +29,7 @@ struct Shared final : torch::CustomClassHolder {
         key_mask(context.key_mask),
         dropout(options.dropout),
         heads(options.heads),
+        window(options.window),
         draw(options.dropout > 0 ? kernels::next_draw() : runtime::SampleRandomness::Draw{}) {}
 
   const ContextRanks& ranks;
@@ -35,13 +37,15 @@ struct Shared final : torch::CustomClassHolder {
   at::Tensor key_mask;   // bool [B, T of all]
   double dropout;
   kernels::HeadRange heads;
+  std::int64_t window;  // 0: no limit
   runtime::SampleRandomness::Draw draw;
 
   /// Returns whose keys a rank has after so many of them were passed on.
   std::int64_t source(std::int64_t step) const { return (ranks.rank - step + ranks.size) % ranks.size; }
 
-  /// Returns how the queries of one chunk of `length` tokens see the keys of another, or of the same.
-  kernels::BlockWeights weights(std::int64_t queries, std::int64_t keys, std::int64_t length) const {
+  /// Returns how the queries of one chunk of `q` see the keys of another, or of the same.
+  kernels::BlockWeights weights(std::int64_t queries, std::int64_t keys, const at::Tensor& q) const {
+    const std::int64_t length = q.size(2) / 2;
     kernels::BlockWeights weights{
         .is_causal = queries == keys,
         .dropout = dropout,
@@ -56,6 +60,13 @@ struct Shared final : torch::CustomClassHolder {
       const at::Tensor seen = key_mask.narrow(1, keys * length, length).unsqueeze(1).unsqueeze(1);
       weights.mask = weights.mask.defined() ? weights.mask.logical_and(seen) : seen.expand({-1, -1, length, -1});
     }
+    if (window > 0) {
+      const auto ids = at::TensorOptions(q.device()).dtype(at::kLong);
+      const at::Tensor oldest = at::arange(queries * length, (queries + 1) * length, ids).sub_(window - 1).unsqueeze(1);
+      const at::Tensor near = at::arange(keys * length, (keys + 1) * length, ids).unsqueeze(0).ge(oldest);
+      const at::Tensor seen = near.expand({q.size(0), 1, length, length});
+      weights.mask = weights.mask.defined() ? weights.mask.logical_and(seen) : seen;
+    }
     if (weights.mask.defined() && weights.is_causal) {
       weights.mask = weights.mask.logical_and(at::ones({length, length}, weights.mask.options()).tril_());
       weights.is_causal = false;
@@ -63,15 +74,21 @@ struct Shared final : torch::CustomClassHolder {
     return weights;
   }
 
+  /// Returns whether queries of one chunk see keys of another.
+  bool sees(std::int64_t queries, std::int64_t keys, std::int64_t length) const {
+    return keys <= queries && (window == 0 || (queries - keys) * length - (length - 1) < window);
+  }
+
   /// Calls `use(own chunk, other chunk, weights)` for the queries of each of this rank's chunks and the keys of those
   /// of rank `source` that they see. Chunks are 0 and 1.
   template <class Use>
-  void for_each_block(std::int64_t source, std::int64_t length, const Use& use) const {
+  void for_each_block(std::int64_t source, const at::Tensor& q, const Use& use) const {
+    const std::int64_t length = q.size(2) / 2;
     const auto own = ranks.chunks_of(ranks.rank);
     const auto other = ranks.chunks_of(source);
     for (std::size_t i = 0; i < own.size(); ++i)
       for (std::size_t j = 0; j < other.size(); ++j)
-        if (other[j] <= own[i]) use(i, j, weights(own[i], other[j], length));
+        if (sees(own[i], other[j], length)) use(i, j, weights(own[i], other[j], q));
   }
 };
 
@@ -101,7 +118,6 @@ class Passing {
 };
 
 kernels::AttentionBlock attend_around(const Shared& shared, const at::Tensor& q, const at::Tensor& own) {
-  const std::int64_t length = q.size(2) / 2;
   const auto sums = q.options().dtype(q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   kernels::AttentionBlock whole{
       .output = at::zeros(q.sizes(), sums),
@@ -112,7 +128,7 @@ kernels::AttentionBlock attend_around(const Shared& shared, const at::Tensor& q,
     const bool is_last = step + 1 == shared.ranks.size;
     if (!is_last) passing.start(here);
     shared.for_each_block(
-        shared.source(step), length, [&](std::size_t mine, std::size_t theirs, const kernels::BlockWeights& weights) {
+        shared.source(step), q, [&](std::size_t mine, std::size_t theirs, const kernels::BlockWeights& weights) {
           kernels::AttentionBlock rows{.output = chunk_of(whole.output, mine),
                                        .log_sums = chunk_of(whole.log_sums.unsqueeze(-1), mine).squeeze(-1)};
           kernels::add_block(rows, kernels::attention_block(chunk_of(q, mine), chunk_of(here[0], theirs),
@@ -142,7 +158,6 @@ struct RingAttention final : torch::autograd::Function<RingAttention> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& q = saved[0];
     const at::Tensor gradient = output_gradients[0].contiguous();
-    const std::int64_t length = q.size(2) / 2;
     at::Tensor here = saved[1];
     at::Tensor to_queries = at::zeros(q.sizes(), saved[3].options());
     at::Tensor to_here;  // the gradient of `here`, from the ranks where it was
@@ -153,7 +168,7 @@ struct RingAttention final : torch::autograd::Function<RingAttention> {
       if (!is_last) passing.start(here);
       at::Tensor added = at::zeros(here.sizes(), saved[3].options());
       shared.for_each_block(
-          shared.source(step), length, [&](std::size_t mine, std::size_t theirs, const kernels::BlockWeights& weights) {
+          shared.source(step), q, [&](std::size_t mine, std::size_t theirs, const kernels::BlockWeights& weights) {
             const kernels::AttentionBlock whole{.output = chunk_of(saved[2], mine),
                                                 .log_sums = chunk_of(saved[3].unsqueeze(-1), mine).squeeze(-1)};
             const kernels::AttentionGradients block = kernels::attention_block_gradients(

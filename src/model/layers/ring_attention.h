@@ -12,6 +12,7 @@ namespace trainctl::model {
 struct RingAttentionOptions {
   double dropout = 0;  // of attention weights; as one rank would drop them
   kernels::HeadRange heads{};
+  std::int64_t window = 0;  // keys that a query sees, its own counted; 0: no limit
 };
 
 /// softmax(q kᵀ / √d) v of this rank's queries and all ranks' keys, causal and within documents: [B, H, T, d], T of

@@ -7,14 +7,21 @@
 
 namespace trainctl::model {
 
+/// What an RMSNorm multiplies by: its weight, which starts at 1, or 1 + its weight, which starts at 0.
+enum class NormScale { weight, one_plus_weight };
+
 class RmsNorm final : public UnaryLayer {
  public:
-  RmsNorm(std::int64_t size, double epsilon);
+  RmsNorm(std::int64_t size, double epsilon, NormScale scale = NormScale::weight);
   at::Tensor compute(const at::Tensor& input) override;  // [..., size]
+  /// From now on each rank normalizes its own heads, so that the weight's gradient is a sum over the ranks.
+  void use_for_heads_of(const TensorRanksPtr& ranks) { ranks_ = ranks; }
 
  private:
   at::Tensor& weight_;  // [size]
   double epsilon_;
+  NormScale scale_;
+  TensorRanksPtr ranks_;
 };
 
 }  // namespace trainctl::model

@@ -83,11 +83,7 @@ class QuantizedHead final : public QuantizedLayer {
 
   at::Tensor compute(model::UnaryLayer& layer, const at::Tensor& hidden) override {
     if (!is_quantized_) return layer.compute(hidden);
-    const at::Tensor transformed = head_.transform(hidden);
-    if (kernels::PortableOperators::are_wanted()) return multiply_portably(transformed);
-    if (product_ == HeadProduct::dynamic) return packed_->apply_dynamic(transformed.contiguous(), reduce_range_);
-    const at::Tensor logits = multiply_rows(transformed, *rows_.levels, *rows_.scales);
-    return bias_ == nullptr ? logits : logits.add(*bias_);
+    return head_.capped(multiply(head_.transform(hidden)));
   }
 
   std::vector<QuantizedUnit> units() const override {
@@ -114,6 +110,12 @@ class QuantizedHead final : public QuantizedLayer {
   }
 
  private:
+  at::Tensor multiply(const at::Tensor& transformed) const {
+    if (kernels::PortableOperators::are_wanted()) return multiply_portably(transformed);
+    if (product_ == HeadProduct::dynamic) return packed_->apply_dynamic(transformed.contiguous(), reduce_range_);
+    const at::Tensor logits = multiply_rows(transformed, *rows_.levels, *rows_.scales);
+    return bias_ == nullptr ? logits : logits.add(*bias_);
+  }
   at::Tensor multiply_portably(const at::Tensor& transformed) const {
     const at::Tensor input = product_ == HeadProduct::dynamic
                                  ? round_to_own_range(transformed, reduce_range_ ? 7 : 8).dequantize()
