@@ -31,7 +31,7 @@ PUBLIC = {
     "layer_graph": ["infer.h", "inspect.h", "shape.h"],
     "pipeline": ["operations.h", "schedule.h", "timeline.h"],
     "dataset": ["calibration.h", "chat_prompt.h", "description.h", "first_rows.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "batch_spec.h", "prepare.h", "shown_sample.h", "shown_text.h", "sources.h"],
-    "model": ["deferred_weight_gradients.h", "layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "lora.h", "placement.h", "sequence.h", "traits.h"],
+    "model": ["deferred_weight_gradients.h", "layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "llama_families.h", "llama_json.h", "lora.h", "placement.h", "sequence.h", "traits.h"],
     "task": ["examples.h", "micro_batch.h"],
     "optimizer": ["schedule.h"],
     "distributed": ["kinds.h"],
@@ -42,7 +42,7 @@ PUBLIC = {
     "data_tools": ["inspect.h", "preview.h", "sharding.h"],
     "pretrained": ["export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "torch_file.h", "weights_source.h"],
     "inference": ["generate.h", "predict.h", "text_stream.h"],
-    "exporters": ["export_graph.h", "graph_model.h", "model_card.h", "package/serving.h", "signature.h", "tensorrt.h"],
+    "exporters": ["export_graph.h", "gguf/export_gguf.h", "graph_model.h", "model_card.h", "package/serving.h", "signature.h", "tensorrt.h"],
     "experiment": ["*"],
     "compare": ["curve.h", "evaluation_file.h", "record_json.h", "report.h", "run_record.h", "runs.h", "text_table.h"],
     "runs": ["clean.h", "run_lock.h"],
@@ -55,6 +55,8 @@ INNER = {
 }
 # What the tests of a folder see beside what the folder sees.
 TESTS_ALSO = {"exporters": ["quantization"], "replay": ["pipeline"]}
+# What describes kinds beside config.h, and sees no LibTorch either.
+BESIDE_CONFIG = {"model": ["llama_families.h", "llama_json.h"]}
 TORCH_HEADER = re.compile(r"^(ATen|c10|torch|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 
@@ -124,7 +126,7 @@ def check_file(graph, path, own, visible, torch):
         folder, slash, rest = header.partition("/")
         if not slash or folder not in graph or folder == own:
             continue
-        if rest == "config.h" and own in ("experiment", ""):
+        if own in ("experiment", "") and (rest == "config.h" or rest in BESIDE_CONFIG.get(folder, [])):
             continue
         if folder not in visible:
             yield f"{where}: includes {header}, but {folder} is not among the dependencies"

@@ -39,6 +39,11 @@ struct PublishedConfig {
         .line = 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n')),
         .column = 1 + static_cast<int>(end - begin)};
   }
+  /// Returns the value of a key, for a message.
+  std::string json_of(const std::string& key) const {
+    const auto value = json.find(key);
+    return value == json.end() ? "" : value->dump().substr(0, 100);
+  }
 };
 
 PublishedConfig open_config(const fs::path& path) {
@@ -67,15 +72,12 @@ config::Node node_of(const Json& value, const config::Origin& origin) {
 }
 
 std::string unknown_network(const PublishedConfig& config) {
-  std::vector<std::string> types;
-  for (const model::NetworkKind& network : model::kNetworkKinds)
-    if (!network.traits->transformers_type.value.empty()) types.emplace_back(*network.traits->transformers_type);
   const auto timm = model::kinds_where([](const model::ModelTraits& traits) { return *traits.is_in_timm; });
   std::string found = "neither model_type nor architecture";
   for (const char* key : {"architecture", "model_type"})
     if (const auto value = config.json.find(key); value != config.json.end())
       found = std::string(key) + " " + value->dump().substr(0, 100);
-  return config.path + " has " + found + "; expected a model_type of " + core::list_words(types, "or") +
+  return config.path + " has " + found + "; expected a model_type of " + core::list_words(published_types(), "or") +
          ", or timm's architecture of " + core::list_words(timm, "or");
 }
 
@@ -119,6 +121,11 @@ void adopt_published_config(config::Node& written, config::Problems& problems) {
     const PublishedConfig config = open_config(path);
     const std::optional<PublishedKeys> keys = published_keys(config.json);
     if (!keys) return report(unknown_network(config));
+    const config::Node* const kind = model->find("kind");
+    if (kind == nullptr || kind->text == keys->kind)
+      for (const model::RefusedKey& refused : keys->refused)
+        problems.add(config.origin_of(refused.key), "model.init_from",
+                     refused.key + " " + config.json_of(refused.key) + ": " + refused.reason);
     adopt(*model, config, *keys);
   } catch (const core::Error& error) {
     report(error.what());

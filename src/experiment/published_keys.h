@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "model/llama_json.h"
+
 namespace trainctl::experiment {
 
 struct PublishedKey {
@@ -17,7 +19,11 @@ struct PublishedKey {
 struct PublishedKeys {
   std::string kind;
   std::vector<PublishedKey> keys;  // `kind` among them
+  std::vector<model::RefusedKey> refused{};
 };
+
+/// Returns the model_types of transformers that a kind here has.
+std::vector<std::string> published_types();
 
 /// Returns the kind and the keys that config.json gives; nothing for a network that no kind here is.
 std::optional<PublishedKeys> published_keys(const nlohmann::json& config);

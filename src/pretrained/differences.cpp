@@ -1,5 +1,6 @@
 #include <map>
 
+#include "model/llama_json.h"
 #include "pretrained/hugging_face_config.h"
 
 namespace trainctl::pretrained {
@@ -21,20 +22,12 @@ const std::map<std::string, std::string>& our_names() {
       {"head_dim", "head_size"},
       {"tie_word_embeddings", "tie_embeddings"},
       {"rope_type", "kind"},
+      {"hidden_act", "activation"},
+      {"hidden_activation", "activation"},
+      {"no_rope_layers", "position_types"},
+      {"rope_local_base_freq", "rope_local_theta"},
   };
   return names;
-}
-
-/// Returns the config with `rope_parameters`. In its place transformers 4 had `rope_theta` and `rope_scaling`, with
-/// `type` for `rope_type`.
-nlohmann::json with_rope_parameters(nlohmann::json config) {
-  nlohmann::json rope = nlohmann::json::object();
-  for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (config.contains(key) && config[key].is_object()) rope.update(config[key]);
-  if (!rope.contains("rope_type")) rope["rope_type"] = rope.value("type", nlohmann::json("default"));
-  if (config.contains("rope_theta") && !rope.contains("rope_theta")) rope["rope_theta"] = config["rope_theta"];
-  config["rope_parameters"] = std::move(rope);
-  return config;
 }
 
 /// Returns whether two values mean the same: `gelu_new` and `gelu_pytorch_tanh` are one function.
@@ -42,13 +35,16 @@ bool agree(const nlohmann::json& theirs, const nlohmann::json& ours) {
   return theirs == ours || (theirs == "gelu_pytorch_tanh" && ours == "gelu_new");
 }
 
-void compare(const nlohmann::json& theirs, const nlohmann::ordered_json& ours, const std::string& section,
+/// Keys that are null, or left out, agree with anything. Of a complete config, null is a value.
+enum class Null { agrees, is_value };
+
+void compare(const nlohmann::json& theirs, const nlohmann::ordered_json& ours, const std::string& section, Null null,
              std::vector<std::string>& found) {
   for (const auto& [key, value] : ours.items()) {
     const auto other = theirs.find(key);
-    if (other == theirs.end() || other->is_null()) continue;
+    if (other == theirs.end() || (other->is_null() && null == Null::agrees)) continue;
     if (value.is_object()) {
-      if (other->is_object()) compare(*other, value, "model.rope_scaling.", found);
+      if (other->is_object()) compare(*other, value, "model.rope_scaling.", Null::agrees, found);
       continue;
     }
     if (agree(*other, nlohmann::json(value))) continue;
@@ -59,18 +55,51 @@ void compare(const nlohmann::json& theirs, const nlohmann::ordered_json& ours, c
   }
 }
 
+std::vector<std::string> differences_as(const model::LlamaFamily& family, const nlohmann::json& config_json,
+                                        const model::LlamaConfig& config, const ModelInfo& facts) {
+  std::vector<std::string> found;
+  for (const std::string& key : model::obstacles(family, config))
+    found.push_back("model_type is \"" + std::string(family.type) + "\" in config.json, with another " + key +
+                    " than here");
+  if (!found.empty()) return found;
+  const nlohmann::json theirs = model::complete_llama_json(config_json, family);
+  for (const model::RefusedKey& refused : model::refused_keys(theirs, family))
+    found.push_back(refused.key + " in config.json: " + refused.reason);
+  const nlohmann::json ours = model::complete_llama_json(llama_structure(config, facts, family), family);
+  compare(theirs, ours, "model.", Null::is_value, found);
+  return found;
+}
+
+std::string another_type(const nlohmann::json& type, std::string_view ours) {
+  return "model_type is " + type.dump() + " in config.json and \"" + std::string(ours) + "\" here (model.kind)";
+}
+
+std::vector<std::string> differences_of(const nlohmann::json& config_json, const model::LlamaConfig& config,
+                                        const ModelInfo& facts) {
+  const nlohmann::json type = config_json.value("model_type", nlohmann::json(model::LlamaConfig::kind));
+  const model::LlamaFamily* const family = type.is_string() ? model::llama_family(type.get<std::string>()) : nullptr;
+  if (family == nullptr) return {another_type(type, model::LlamaConfig::kind)};
+  return differences_as(*family, config_json, config, facts);
+}
+
+template <class Network>
+std::vector<std::string> differences_of(const nlohmann::json& config_json, const Network& network,
+                                        const ModelInfo& facts) {
+  const nlohmann::ordered_json ours = structure_of(network, facts);
+  if (ours.empty()) return {};
+  if (const auto type = config_json.find("model_type"); type != config_json.end() && *type != ours["model_type"])
+    return {another_type(*type, ours["model_type"].template get<std::string>())};
+  std::vector<std::string> found;
+  compare(config_json, ours, "model.", Null::agrees, found);
+  return found;
+}
+
 }  // namespace
 
 std::vector<std::string> differences(const nlohmann::json& config_json, const model::NetworkConfig& network,
                                      const ModelInfo& facts) {
-  const nlohmann::ordered_json ours = structure_of(network, facts);
-  if (ours.empty() || !config_json.is_object()) return {};
-  std::vector<std::string> found;
-  if (const auto type = config_json.find("model_type"); type != config_json.end() && *type != ours["model_type"])
-    return {"model_type is " + type->dump() + " in config.json and " + ours["model_type"].dump() +
-            " here (model.kind)"};
-  compare(ours.contains("rope_parameters") ? with_rope_parameters(config_json) : config_json, ours, "model.", found);
-  return found;
+  if (!config_json.is_object()) return {};
+  return network.visit([&](const auto& config) { return differences_of(config_json, config, facts); });
 }
 
 }  // namespace trainctl::pretrained

@@ -76,10 +76,9 @@ Json complete(const model::Gpt2Config& config, const ModelInfo& facts) {
 }
 
 Json complete(const model::LlamaConfig& config, const ModelInfo& facts) {
-  Json json = {{"architectures", {"LlamaForCausalLM"}},
+  Json json = {{"architectures", {published_family(config).architecture}},
                {"attention_dropout", config.attention_dropout},
                {"initializer_range", 0.02},
-               {"pretraining_tp", 1},
                {"use_cache", true}};
   add_roles(json, facts.roles);
   return json;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/llama_families.h"
 #include "pretrained/model_info.h"
 
 namespace trainctl::pretrained {
@@ -13,6 +14,14 @@ namespace trainctl::pretrained {
 /// The keys of config.json that decide what the network computes: model_type, sizes, epsilons, rotary positions.
 /// Empty for networks that transformers doesn't have.
 nlohmann::ordered_json structure_of(const model::NetworkConfig& network, const ModelInfo& facts);
+
+/// Returns the family of transformers that has all features of the network. Throws Error, with the keys that the
+/// closest family lacks, if there is none.
+const model::LlamaFamily& published_family(const model::LlamaConfig& config);
+
+/// structure_of() of a network that the family has.
+nlohmann::ordered_json llama_structure(const model::LlamaConfig& config, const ModelInfo& facts,
+                                       const model::LlamaFamily& family);
 
 /// The whole config.json of a network that transformers loads. An Error, saying what it can't express, for others.
 nlohmann::ordered_json hugging_face_config(const model::NetworkConfig& network, const ModelInfo& facts);

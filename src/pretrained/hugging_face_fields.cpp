@@ -1,3 +1,6 @@
+#include "core/error.h"
+#include "core/text.h"
+#include "model/llama_families.h"
 #include "pretrained/hugging_face_config.h"
 
 namespace trainctl::pretrained {
@@ -68,24 +71,92 @@ Json scaling(const model::Llama3RopeConfig& config) {
           {"original_max_position_embeddings", config.original_max_position_embeddings}};
 }
 
-Json structure(const model::LlamaConfig& config, const ModelInfo& facts) {
+Json null_or(const auto& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+/// Adds the window, and which layers have it.
+void add_windows(Json& json, const model::LlamaConfig& config, const model::LlamaFamily& family) {
+  if (family.sliding == model::SlidingLayers::none) return;
+  json["sliding_window"] = null_or(config.sliding_window);
+  if (family.sliding == model::SlidingLayers::all) return;
+  if (family.is_gemma == model::Feature::never) json["use_sliding_window"] = config.sliding_window.has_value();
+  // transformers' Gemma makes the window's mask even if no layer has one.
+  else if (!config.sliding_window)
+    json["sliding_window"] = family.sliding_window;
+  json["layer_types"] = Json::array();
+  for (std::int64_t i = 0; i < config.num_layers; ++i)
+    json["layer_types"].push_back(config.slides(static_cast<std::size_t>(i)) ? "sliding_attention" : "full_attention");
+}
+
+Json rope_parameters(const model::LlamaConfig& config, const model::LlamaFamily& family) {
   Json rope = config.rope_scaling.visit([](const auto& one) { return scaling(one); });
   rope["rope_theta"] = config.rope_theta;
-  return {{"model_type", *model::LlamaConfig::traits.transformers_type},
-          {"vocab_size", facts.vocab_size},
-          {"hidden_size", config.hidden_size},
-          {"num_hidden_layers", config.num_layers},
-          {"num_attention_heads", config.num_heads},
-          {"num_key_value_heads", config.key_value_heads()},
-          {"head_dim", config.size_of_head()},
-          {"intermediate_size", config.inner_size()},
-          {"hidden_act", "silu"},
-          {"max_position_embeddings", config.max_position_embeddings},
-          {"rms_norm_eps", config.rms_norm_epsilon},
-          {"tie_word_embeddings", config.tie_embeddings},
-          {"attention_bias", false},
-          {"mlp_bias", false},
-          {"rope_parameters", std::move(rope)}};
+  // transformers asks for the factor that else follows from the two lengths.
+  if (const auto* longrope = config.rope_scaling.get_if<model::LongRopeConfig>(); longrope != nullptr)
+    rope["factor"] = longrope->factor.value_or(static_cast<double>(config.max_position_embeddings) /
+                                               static_cast<double>(longrope->original_max_position_embeddings));
+  if (family.local_theta == model::Feature::never) return rope;
+  const Json local =
+      config.rope_local_theta ? Json{{"rope_type", "default"}, {"rope_theta", *config.rope_local_theta}} : rope;
+  return {{"full_attention", rope}, {"sliding_attention", local}};
+}
+
+/// Adds the keys that some families have and others lack.
+void add_features(Json& json, const model::LlamaConfig& config, const model::LlamaFamily& family) {
+  using model::Feature;
+  if (family.attention_bias != Feature::never)
+    json["attention_bias"] = config.attention_bias == model::AttentionBias::all;
+  if (family.mlp_bias != Feature::never) json["mlp_bias"] = config.mlp_bias;
+  if (family.query_scalar != Feature::never)
+    json["query_pre_attn_scalar"] = config.query_pre_attn_scalar.value_or(config.size_of_head());
+  if (family.attention_softcap != Feature::never)
+    json["attn_logit_softcapping"] = null_or(config.attn_logit_softcapping);
+  if (family.final_softcap != Feature::never) json["final_logit_softcapping"] = null_or(config.final_logit_softcapping);
+  if (family.layers_without_rope != Feature::never) {
+    json["no_rope_layers"] = Json::array();
+    for (std::int64_t i = 0; i < config.num_layers; ++i)
+      json["no_rope_layers"].push_back(config.rotates(static_cast<std::size_t>(i)) ? 1 : 0);
+  }
+  // transformers' Phi-3 takes this key for the one in rope_parameters.
+  if (const auto* longrope = config.rope_scaling.get_if<model::LongRopeConfig>();
+      longrope != nullptr && family.fused_projections != Feature::never)
+    json["original_max_position_embeddings"] = longrope->original_max_position_embeddings;
+  add_windows(json, config, family);
+}
+
+}  // namespace
+
+Json llama_structure(const model::LlamaConfig& config, const ModelInfo& facts, const model::LlamaFamily& family) {
+  Json json = {{"model_type", family.type},
+               {"vocab_size", facts.vocab_size},
+               {"hidden_size", config.hidden_size},
+               {"num_hidden_layers", config.num_layers},
+               {"num_attention_heads", config.num_heads},
+               {"num_key_value_heads", config.key_value_heads()},
+               {"head_dim", config.size_of_head()},
+               {"intermediate_size", config.inner_size()},
+               {family.activation_key, config.activation == model::GateActivation::silu ? "silu" : "gelu_pytorch_tanh"},
+               {"max_position_embeddings", config.max_position_embeddings},
+               {"rms_norm_eps", config.rms_norm_epsilon},
+               {"tie_word_embeddings", config.tie_embeddings}};
+  add_features(json, config, family);
+  json["rope_parameters"] = rope_parameters(config, family);
+  return json;
+}
+
+const model::LlamaFamily& published_family(const model::LlamaConfig& config) {
+  if (const model::LlamaFamily* family = model::family_with(config)) return *family;
+  const model::LlamaFamily& closest = model::closest_family(config);
+  throw core::Error("transformers has no network like this one: " + std::string(closest.type) +
+                    " is the closest, and differs in " + core::list_words(model::obstacles(closest, config), "and"))
+      .hint("--format safetensors");
+}
+
+namespace {
+
+Json structure(const model::LlamaConfig& config, const ModelInfo& facts) {
+  return llama_structure(config, facts, published_family(config));
 }
 
 /// Returns one side for square images, else [height, width], as transformers takes them.

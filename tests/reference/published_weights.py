@@ -14,6 +14,8 @@ try:
     import safetensors.torch
     import torch
     import transformers
+
+    import llama_families
 except ImportError:
     sys.exit(77)
 
@@ -35,7 +37,7 @@ def networks():
         "llama": t.LlamaForCausalLM(t.LlamaConfig(**LLAMA, rope_parameters=LLAMA3)),
         "llama_tied": t.LlamaForCausalLM(t.LlamaConfig(**LLAMA, tie_word_embeddings=True)),
         "vit": t.ViTForImageClassification(t.ViTConfig(**VIT)),
-    }
+    } | {name: llama_families.build(name) for name in llama_families.configs()}
 
 
 def logits_of(model, inputs):
@@ -73,7 +75,9 @@ def load_one(directory):
 
         return timm.create_model(f"local-dir:{directory}", pretrained=True)
     kind = getattr(transformers, config["architectures"][0])
-    model, info = kind.from_pretrained(directory, output_loading_info=True)
+    # By default transformers' Gemma 2 leaves out the soft cap of scores.
+    options = dict(attn_implementation="eager") if config["model_type"] == "gemma2" else {}
+    model, info = kind.from_pretrained(directory, output_loading_info=True, **options)
     assert not any(info.values()), f"{directory.name}: {info}"
     return model
 

@@ -12,6 +12,7 @@
 
 #include "model/model.h"
 #include "pretrained/export_weights.h"
+#include "support/llama_families.h"
 #include "support/python.h"
 
 namespace trainctl::testing {
@@ -43,8 +44,11 @@ inline std::vector<PublishedNetwork> published_networks() {
                              .intermediate_size = 48,
                              .patch_size = 4,
                              .layer_norm_epsilon = 1e-12};
-  return {{"bert_mlm", bert, tokens}, {"bert_classifier", bert, labelled}, {"gpt2", gpt2, tokens},
-          {"llama", llama, tokens},   {"llama_tied", tied, tokens},        {"vit", vit, images}};
+  std::vector<PublishedNetwork> networks = {{"bert_mlm", bert, tokens},   {"bert_classifier", bert, labelled},
+                                            {"gpt2", gpt2, tokens},       {"llama", llama, tokens},
+                                            {"llama_tied", tied, tokens}, {"vit", vit, images}};
+  for (const NamedLlama& family : llama_families()) networks.push_back({family.name, family.config, tokens});
+  return networks;
 }
 
 inline std::unique_ptr<model::Model> ready(const PublishedNetwork& published, std::uint64_t seed = 1) {

@@ -1,0 +1,177 @@
+// The config.json of transformers for the families of llama: what it leaves out, and what no network here can do.
+// Read by the experiment, which has no LibTorch, and by the loader of weights.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "model/llama_families.h"
+
+namespace trainctl::model {
+
+namespace detail {
+
+using Json = nlohmann::json;
+
+inline void set_default(Json& config, const char* key, const Json& value) {
+  if (!config.contains(key)) config[key] = value;
+}
+
+/// Returns the number of layers, as far as a network here may have.
+inline std::int64_t num_layers_of(const Json& config) {
+  constexpr std::int64_t kMost = 10'000;
+  return std::clamp(config.value("num_hidden_layers", std::int64_t{0}), std::int64_t{0}, kMost);
+}
+
+/// Sets `layer_types` and `sliding_window` as transformers has them. Without a layer that slides the window is null.
+inline void state_windows(Json& config, const LlamaFamily& family) {
+  if (family.sliding == SlidingLayers::none) {
+    config.erase("sliding_window");
+    return;
+  }
+  const auto as_default = [](auto value) { return value == 0 ? Json(nullptr) : Json(value); };
+  set_default(config, "sliding_window", as_default(family.sliding_window));
+  if (family.sliding == SlidingLayers::all) return;
+  const bool asks_for_windows = family.is_gemma == Feature::never;
+  if (asks_for_windows && !config.value("use_sliding_window", false)) config["sliding_window"] = nullptr;
+  const std::int64_t num_layers = num_layers_of(config);
+  if (!config.contains("layer_types") || !config["layer_types"].is_array()) {
+    const std::int64_t pattern =
+        config.value("sliding_window_pattern", std::int64_t{family.qk_norm == Feature::always ? 6 : 2});
+    const std::int64_t first = config.value("max_window_layers", std::int64_t{28});
+    config["layer_types"] = Json::array();
+    for (std::int64_t i = 0; i < num_layers; ++i) {
+      const bool slides = family.is_gemma == Feature::always             ? (i + 1) % pattern != 0
+                          : family.layers_without_rope != Feature::never ? config["no_rope_layers"].at(i) == 0
+                                                                         : i >= first;
+      config["layer_types"].push_back(slides && !config["sliding_window"].is_null() ? "sliding_attention"
+                                                                                    : "full_attention");
+    }
+  }
+  const Json& types = config["layer_types"];
+  if (std::find(types.begin(), types.end(), "sliding_attention") == types.end()) config["sliding_window"] = nullptr;
+}
+
+/// Sets `no_rope_layers`, in which 1 says that a layer has rotary positions.
+inline void state_rotation(Json& config, const LlamaFamily& family) {
+  if (family.layers_without_rope == Feature::never || config.contains("no_rope_layers")) return;
+  const std::int64_t interval = config.value("no_rope_layer_interval", std::int64_t{4});
+  config["no_rope_layers"] = Json::array();
+  for (std::int64_t i = 0; i < num_layers_of(config); ++i)
+    config["no_rope_layers"].push_back((i + 1) % interval == 0 ? 0 : 1);
+}
+
+/// Returns the scaling that config.json has, in transformers 5 or 4, with its base.
+inline Json rope_of(const Json& config, const LlamaFamily& family, const char* layer_type) {
+  Json rope = Json::object();
+  for (const char* key : {"rope_scaling", "rope_parameters"})
+    if (const auto found = config.find(key); found != config.end() && found->is_object())
+      rope.update(found->contains(layer_type) ? found->at(layer_type) : *found);
+  for (const char* other : {"full_attention", "sliding_attention"}) rope.erase(other);
+  if (!rope.contains("rope_type")) rope["rope_type"] = rope.value("type", Json("default"));
+  rope.erase("type");
+  if (rope["rope_type"] == "su" || (family.fused_projections == Feature::always && rope["rope_type"] == "yarn"))
+    rope["rope_type"] = "longrope";
+  if (!rope.contains("rope_theta")) rope["rope_theta"] = config.value("rope_theta", Json(family.rope_theta));
+  if (rope["rope_type"] == "longrope" && config.contains("original_max_position_embeddings"))
+    set_default(rope, "original_max_position_embeddings", config["original_max_position_embeddings"]);
+  return rope;
+}
+
+/// Sets `rope_parameters`, of layers that see everything, and `rope_local_base_freq`: null where it is the same.
+inline void state_rope(Json& config, const LlamaFamily& family) {
+  const Json full = rope_of(config, family, "full_attention");
+  if (family.local_theta != Feature::never) {
+    Json local = {{"rope_type", "default"}, {"rope_theta", config.value("rope_local_base_freq", Json(10000.0))}};
+    if (const auto rope = config.find("rope_parameters");
+        rope != config.end() && rope->is_object() && rope->contains("sliding_attention"))
+      local = rope_of(config, family, "sliding_attention");
+    const bool slides = !config["sliding_window"].is_null();
+    config["rope_local_base_freq"] = slides && local != full ? local["rope_theta"] : Json(nullptr);
+    config["rope_local_type"] = slides && local != full ? local["rope_type"] : Json("default");
+  }
+  config["rope_parameters"] = full;
+  for (const char* old : {"rope_scaling", "rope_theta"}) config.erase(old);
+}
+
+}  // namespace detail
+
+/// Returns the config.json with every key that decides what the network computes.
+inline nlohmann::json complete_llama_json(nlohmann::json config, const LlamaFamily& family) {
+  using detail::set_default;
+  for (const char* key : {"head_dim", "num_key_value_heads"})
+    if (config.contains(key) && config[key].is_null()) config.erase(key);
+  if (family.head_dim > 0) set_default(config, "head_dim", family.head_dim);
+  if (family.num_key_value_heads > 0) set_default(config, "num_key_value_heads", family.num_key_value_heads);
+  set_default(config, "rms_norm_eps", family.rms_norm_eps);
+  set_default(config, "tie_word_embeddings", family.tied);
+  const char* const usual = family.is_gemma == Feature::always ? "gelu_pytorch_tanh" : "silu";
+  const std::string activation(family.activation_key);
+  if (!config.contains(activation) || config[activation].is_null()) config[activation] = usual;
+  if (config[activation] == "gelu_new") config[activation] = "gelu_pytorch_tanh";
+  if (family.attention_bias != Feature::never) set_default(config, "attention_bias", false);
+  if (family.mlp_bias != Feature::never) set_default(config, "mlp_bias", false);
+  if (family.query_scalar != Feature::never) set_default(config, "query_pre_attn_scalar", family.query_pre_attn_scalar);
+  const auto limit = [](double value) { return value == 0 ? nlohmann::json(nullptr) : nlohmann::json(value); };
+  if (family.attention_softcap != Feature::never)
+    set_default(config, "attn_logit_softcapping", limit(family.attn_logit_softcapping));
+  if (family.final_softcap != Feature::never)
+    set_default(config, "final_logit_softcapping", limit(family.final_logit_softcapping));
+  detail::state_rotation(config, family);
+  detail::state_windows(config, family);
+  detail::state_rope(config, family);
+  return config;
+}
+
+/// A key of config.json that asks for what no network here does.
+struct RefusedKey {
+  std::string key;
+  std::string reason;  // "expected …"
+};
+
+/// Returns what a complete_llama_json() asks for and the kind llama can't do.
+inline std::vector<RefusedKey> refused_keys(const nlohmann::json& config, const LlamaFamily& family) {
+  std::vector<RefusedKey> refused;
+  const std::string type(family.type);
+  const auto refuse = [&](const std::string& key, const std::string& reason) {
+    refused.push_back({.key = key, .reason = reason});
+  };
+  const auto is_set = [&](const char* key) {
+    const auto value = config.find(key);
+    return value != config.end() && !value->is_null() && *value != false && *value != 0 && *value != 0.0;
+  };
+  const std::string activation(family.activation_key);
+  if (config[activation] != "silu" && config[activation] != "gelu_pytorch_tanh")
+    refuse(activation, "expected silu or gelu_pytorch_tanh");
+  if (family.attention_bias == Feature::never && is_set("attention_bias"))
+    refuse("attention_bias", "transformers' " + type + " has no such biases; expected false");
+  if (family.mlp_bias == Feature::never && is_set("mlp_bias"))
+    refuse("mlp_bias", "transformers' " + type + " has no such biases; expected false");
+  if (family.attention_softcap == Feature::never && is_set("attn_logit_softcapping"))
+    refuse("attn_logit_softcapping", "transformers' " + type + " ignores this limit; expected null");
+  if (is_set("use_bidirectional_attention"))
+    refuse("use_bidirectional_attention", "attention sees earlier tokens alone; expected false");
+  for (const char* key : {"resid_pdrop", "embd_pdrop"})
+    if (is_set(key)) refuse(key, "dropout is of attention weights alone; expected 0");
+  for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"})
+    if (is_set(key)) refuse(key, "layers have no experts; expected a dense network");
+  if (is_set("quantization_config")) refuse("quantization_config", "weights are read in floating point alone");
+  for (const nlohmann::json& layer : config.value("layer_types", nlohmann::json::array()))
+    if (layer != "full_attention" && layer != "sliding_attention") {
+      refuse("layer_types", "expected full_attention and sliding_attention");
+      break;
+    }
+  const nlohmann::json whole = 1.0;
+  for (const nlohmann::json& part :
+       {config.value("partial_rotary_factor", whole), config["rope_parameters"].value("partial_rotary_factor", whole)})
+    if (part != 1.0 && part != 1) {
+      refuse("partial_rotary_factor", "positions turn whole heads; expected 1");
+      break;
+    }
+  if (config.value("rope_local_type", "default") != "default")
+    refuse("rope_parameters", "layers that slide have plain rotary positions, or those of the others");
+  return refused;
+}
+
+}  // namespace trainctl::model

@@ -1,0 +1,118 @@
+// What config.json of each family of llama gives, where keys are left out too, and what of it is refused.
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "experiment/load.h"
+#include "support/temporary_directory.h"
+
+using namespace trainctl;
+using namespace trainctl::experiment;
+using testing::TemporaryDirectory;
+
+namespace {
+
+using model::LlamaConfig;
+
+std::filesystem::path experiment_from(const TemporaryDirectory& folder, const std::string& keys,
+                                      const std::string& more = "") {
+  folder.write("DIR/config.json", R"({"vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 6,
+"num_attention_heads": 4, "intermediate_size": 96, "max_position_embeddings": 4096,
+)" + keys + "}");
+  return folder.write("exp.yaml",
+                      "name: x\ndataset: {kind: synthetic_tokens, seq_len: 16, vocab_size: 100}\ntask: causal_lm\n"
+                      "model: {init_from: " +
+                          (folder / "DIR").string() + "}\ntrain: {steps: 4}\n" + more);
+}
+
+LlamaConfig network_of(const std::string& keys) {
+  const TemporaryDirectory folder;
+  const LoadedExperiment loaded = load_experiment(experiment_from(folder, keys));
+  const auto* network = loaded.experiment.model.network.get_if<LlamaConfig>();
+  REQUIRE(network != nullptr);
+  return *network;
+}
+
+std::string failure(const std::string& keys, const std::string& more = "") {
+  const TemporaryDirectory folder;
+  try {
+    load_experiment(experiment_from(folder, keys, more));
+  } catch (const core::ConfigError& error) {
+    REQUIRE(error.problems().size() == 1);
+    const std::string text = error.problems().front().text();
+    const std::size_t place = text.find("config.json");
+    return place == std::string::npos ? text : text.substr(place);
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("keys that a family's config.json leaves out are transformers' defaults", "[experiment]") {
+  using enum model::LayerType;
+  using enum model::PositionType;
+  const LlamaConfig mistral = network_of(R"("model_type": "mistral")");
+  CHECK((mistral.sliding_window == 4096 && mistral.layer_types.empty() && mistral.key_value_heads() == 8));
+  CHECK(!network_of(R"("model_type": "mistral", "sliding_window": null)").sliding_window);
+
+  const LlamaConfig qwen2 = network_of(R"("model_type": "qwen2", "num_key_value_heads": 2, "sliding_window": 32768,
+    "use_sliding_window": false, "max_window_layers": 4, "rope_theta": 1000000.0)");
+  CHECK((qwen2.attention_bias == model::AttentionBias::qkv && !qwen2.sliding_window && qwen2.rope_theta == 1000000));
+  const LlamaConfig sliding = network_of(R"("model_type": "qwen2", "num_key_value_heads": 2, "sliding_window": 8,
+    "use_sliding_window": true, "max_window_layers": 3)");
+  CHECK(sliding.sliding_window == 8);
+  CHECK(sliding.layer_types == std::vector{full_attention, full_attention, full_attention, sliding_attention,
+                                           sliding_attention, sliding_attention});
+
+  const LlamaConfig qwen3 = network_of(R"("model_type": "qwen3", "num_key_value_heads": 2)");
+  CHECK((qwen3.qk_norm && qwen3.size_of_head() == 128 && qwen3.attention_bias == model::AttentionBias::none));
+
+  const LlamaConfig gemma2 = network_of(R"("model_type": "gemma2")");
+  CHECK((gemma2.norm_unit_offset && gemma2.scale_embeddings && gemma2.tie_embeddings && !gemma2.qk_norm));
+  CHECK((gemma2.norm_placement == model::NormPlacement::pre_and_post && gemma2.query_pre_attn_scalar == 256));
+  CHECK((gemma2.attn_logit_softcapping == 50 && gemma2.final_logit_softcapping == 30));
+  CHECK((gemma2.sliding_window == 4096 && gemma2.layer_types == std::vector{sliding_attention, full_attention}));
+  CHECK(gemma2.activation == model::GateActivation::gelu_tanh);
+
+  const LlamaConfig gemma3 = network_of(R"("model_type": "gemma3_text", "sliding_window": 512, "rope_theta": 1000000,
+    "rope_local_base_freq": 10000, "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "sliding_window_pattern": 6)");
+  CHECK((gemma3.rope_theta == 1000000 && gemma3.rope_local_theta == 10000 && gemma3.layer_types.size() == 6));
+  CHECK((gemma3.rope_scaling.kind() == "linear" && gemma3.qk_norm && !gemma3.attn_logit_softcapping));
+
+  const LlamaConfig phi3 = network_of(R"("model_type": "phi3", "rope_theta": 10000.0, "resid_pdrop": 0.0,
+    "sliding_window": 2047, "original_max_position_embeddings": 4096, "rope_scaling": {"type": "su",
+    "short_factor": [1, 1, 1, 1, 1, 1, 1, 1], "long_factor": [2, 2, 2, 2, 2, 2, 2, 2]})");
+  CHECK((phi3.fused_projections && phi3.sliding_window == 2047 && phi3.rms_norm_epsilon == 1e-5));
+  CHECK(phi3.rope_scaling.kind() == "longrope");
+
+  const LlamaConfig smollm3 = network_of(R"("model_type": "smollm3", "no_rope_layer_interval": 3)");
+  CHECK(smollm3.position_types == std::vector{rotary, rotary, none});
+  CHECK((smollm3.rope_theta == 2000000 && smollm3.tie_embeddings && !smollm3.sliding_window));
+}
+
+TEST_CASE("what no network here can do is refused by its key", "[experiment]") {
+  CHECK(failure(R"("model_type": "llama", "hidden_act": "relu")")
+            .find("model.init_from: hidden_act \"relu\": expected silu or gelu_pytorch_tanh") != std::string::npos);
+  CHECK(failure(R"("model_type": "mistral", "attention_bias": true)")
+            .starts_with("config.json:3:26: model.init_from: "
+                         "attention_bias true: "));
+  CHECK(failure(R"("model_type": "phi3", "partial_rotary_factor": 0.75)").find("partial_rotary_factor 0.75: ") !=
+        std::string::npos);
+  CHECK(failure(R"("model_type": "phi3", "resid_pdrop": 0.1)").find("resid_pdrop 0.1: ") != std::string::npos);
+  CHECK(
+      failure(R"("model_type": "gemma3_text", "attn_logit_softcapping": 50.0)").find("attn_logit_softcapping 50.0: ") !=
+      std::string::npos);
+  CHECK(failure(R"("model_type": "gemma3_text", "use_bidirectional_attention": true)").find("use_bidirectional_") !=
+        std::string::npos);
+  CHECK(failure(R"("model_type": "llama", "num_local_experts": 8)").find("num_local_experts 8: ") != std::string::npos);
+  CHECK(failure(R"("model_type": "qwen3_moe")").find("has model_type \"qwen3_moe\"; expected a model_type of ") !=
+        std::string::npos);
+  CHECK(failure(R"("model_type": "qwen2", "use_sliding_window": true, "layer_types": ["chunked_attention"])")
+            .find("layer_types [\"chunked_attention\"]: ") != std::string::npos);
+  CHECK(failure(R"("model_type": "gemma3_text", "sliding_window_pattern": "six")").find("of another type") !=
+        std::string::npos);
+}
+
+TEST_CASE("ranks that share sequences can't limit scores", "[experiment]") {
+  const std::string text = failure(R"("model_type": "gemma2")", "distributed: {kind: ddp, context: 2}\n");
+  CHECK(text.find("model.attn_logit_softcapping: ") != std::string::npos);
+}
