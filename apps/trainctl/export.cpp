@@ -19,13 +19,18 @@ Action declare_export(CLI::App& app) {
          "--format", options->export_options.format,
          "auto: hf where transformers or timm has the network, else onnx; hf: config.json, weights and tokenizer as "
          "transformers loads them; safetensors: the weights alone; "
-         "torchscript, onnx: the network as a graph, for any batch size and length; mar: an archive for TorchServe; "
+         "gguf: one file for llama.cpp; torchscript, onnx: the network as a graph, for any batch size and length; mar: "
+         "an archive for TorchServe; "
          "triton: a model repository for Triton")
-      ->check(CLI::IsMember({"auto", "hf", "safetensors", "torchscript", "onnx", "mar", "triton"}))
+      ->check(CLI::IsMember({"auto", "hf", "safetensors", "gguf", "torchscript", "onnx", "mar", "triton"}))
       ->capture_default_str();
   app.add_option("--naming", options->export_options.naming,
                  "Library whose names and config.json hf writes; auto: timm for a ResNet, else transformers")
       ->check(CLI::IsMember({"auto", "transformers", "timm"}))
+      ->capture_default_str();
+  app.add_option("--outtype", options->export_options.outtype,
+                 "With gguf: how matrices are stored; q8_0 and q4_0 have blocks of 32 values with a common scale")
+      ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0"}))
       ->capture_default_str();
   app.add_option("--tokenizer", options->tokenizer, "Tokenizer to copy (default the dataset's)")->type_name("PATH");
   app.add_flag("--mobile", options->export_options.mobile,

@@ -14,6 +14,7 @@
 #include "exporters/graph_model.h"
 #include "exporters/package/serving.h"
 #include "exporters/tensorrt.h"
+#include "gguf.h"
 #include "model/lora.h"
 #include "notice_printer.h"
 #include "pretrained/export_weights.h"
@@ -327,6 +328,7 @@ void choose_expressible_format(exporters::ModelCard& card, const model::NetworkC
 
 int run_export(const cli::EngineCall& given) {
   const cli::ExportOptions& options = given.options<cli::ExportOptions>();
+  if (options.format == "gguf") return export_gguf_file(given);
   cli::EngineCall call = given;
   call.loaded.experiment.device.kind = runtime::DeviceKind::cpu;
   const CheckpointedRun loaded = load_checkpointed_run(call, options.verify ? Samples::eval : Samples::not_needed);

@@ -1,0 +1,25 @@
+// A network as one GGUF file, for llama.cpp and its kin.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "exporters/gguf/gguf_file.h"
+#include "model/model.h"
+#include "pretrained/model_info.h"
+
+namespace trainctl::exporters {
+
+struct GgufRequest {
+  std::filesystem::path path;
+  std::string name;                                  // general.name
+  GgufType type = GgufType::f16;                     // of matrices; vectors are f32
+  std::optional<std::filesystem::path> tokenizer{};  // none: the file has no vocabulary
+};
+
+/// Writes the file, adapters merged into their layers (the model has none afterwards). What llama.cpp can't compute is
+/// an Error, before anything is written.
+void export_gguf(model::Model& model, const model::NetworkConfig& network, const pretrained::ModelInfo& facts,
+                 const GgufRequest& request);
+
+}  // namespace trainctl::exporters

@@ -1,0 +1,115 @@
+// GGUF files: bytes as the gguf package stores them, logits as transformers computes them of the file.
+#include "exporters/gguf/export_gguf.h"
+
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+
+#include <catch2/catch.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/safetensors.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "support/published_networks.h"
+#include "support/python.h"
+#include "support/temporary_directory.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl::exporters {
+namespace {
+
+using namespace testing;  // NOLINT
+
+/// What transformers reads of llama.cpp's architectures.
+std::vector<PublishedNetwork> readable_networks() {
+  std::vector<PublishedNetwork> networks;
+  for (PublishedNetwork& published : published_networks())
+    for (const char* name : {"gpt2", "llama_tied", "mistral_whole", "qwen2"})
+      if (published.name == name) networks.push_back(std::move(published));
+  const model::InputSpec tokens{.shape = {24}, .vocab_size = kFamilyVocabulary};
+  model::LlamaConfig qwen3 = small_qwen3();
+  qwen3.attention_bias = model::AttentionBias::none;
+  qwen3.head_size = 128;  // transformers does not read the size from GGUF
+  networks.push_back({"qwen3", qwen3, tokens});
+  return networks;
+}
+
+void write_files(const PublishedNetwork& published, const std::filesystem::path& directory) {
+  const auto model = ready(published);
+  const at::NoGradGuard no_grad;
+  for (const model::NamedTensor& named : model::named_parameters(*model))
+    named.tensor.copy_(at::randn(named.tensor.sizes()).mul(0.3));
+  const at::Tensor inputs = at::randint(1, kFamilyVocabulary, {2, 11}, at::kLong);
+  const at::Tensor logits = logits_of(*model, inputs);
+  const pretrained::ModelInfo facts = pretrained::model_info_of(*model, published.input.shape);
+  std::filesystem::create_directories(directory);
+  const std::vector<std::pair<std::string, GgufType>> types = {
+      {"f32", GgufType::f32}, {"f16", GgufType::f16}, {"q8_0", GgufType::q8_0}, {"q4_0", GgufType::q4_0}};
+  for (const auto& [name, type] : types)
+    export_gguf(*model, published.network, facts,
+                {.path = directory / (name + ".gguf"), .name = published.name, .type = type});
+  checkpoint::write_safetensors(directory / "reference.safetensors", {{"inputs", inputs}, {"logits", logits}}, {},
+                                core::Durability::process);
+}
+
+std::string refusal(const model::LlamaConfig& config) {
+  const TemporaryDirectory scratch;
+  const PublishedNetwork published{"refused", config, {.shape = {24}, .vocab_size = kFamilyVocabulary}};
+  const auto model = ready(published);
+  try {
+    export_gguf(*model, config, pretrained::model_info_of(*model, {24}), {.path = scratch / "x.gguf", .name = "x"});
+  } catch (const core::Error& error) {
+    CHECK(!std::filesystem::exists(scratch / "x.gguf"));
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("gguf stores what its own package stores, and transformers computes the same of it",
+          "[exporters][reference]") {
+  const TemporaryDirectory scratch;
+  for (const PublishedNetwork& published : readable_networks()) write_files(published, scratch / published.name);
+  run_reference("gguf_files.py", {scratch.path().string()});
+}
+
+constexpr std::string_view kHello = "Hello world, naïve 🙂 can't";
+constexpr const char* kTemplate = "{% for message in messages %}{{ message.content }}{% endfor %}";
+
+TEST_CASE("a gguf file has the tokens, merges and chat template of its tokenizer", "[exporters][reference]") {
+  const TemporaryDirectory scratch;
+  const std::filesystem::path vocabulary = fetch_data("gpt2_vocabulary");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(vocabulary))
+    if (const std::string name = entry.path().filename(); name == "encoder.json" || name == "vocab.bpe")
+      std::filesystem::copy_file(entry.path(), scratch / name);
+  core::write_file_atomically(scratch / "tokenizer_config.json", nlohmann::json{{"chat_template", kTemplate}}.dump());
+  const PublishedNetwork gpt2{
+      "gpt2",
+      model::Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .max_position_embeddings = 128},
+      {.shape = {128}, .vocab_size = 50257}};
+  const auto model = ready(gpt2);
+  const std::filesystem::path directory = scratch / "files" / "gpt2";
+  std::filesystem::create_directories(directory);
+  export_gguf(*model, gpt2.network, pretrained::model_info_of(*model, {128}),
+              {.path = directory / "f32.gguf", .name = "gpt2", .type = GgufType::f32, .tokenizer = scratch.path()});
+  const std::vector<std::int32_t> ids = tokenizer::load_tokenizer(scratch.path())->encode(kHello, {}).ids;
+  core::write_file_atomically(directory / "tokenizer.json.expected",
+                              nlohmann::json{{"text", kHello}, {"ids", ids}, {"template", kTemplate}}.dump());
+  run_reference("gguf_files.py", {(scratch / "files").string()});
+}
+
+TEST_CASE("what llama.cpp can't compute is refused by its key", "[exporters]") {
+  model::LlamaConfig window = llama_of_two_layers();
+  window.sliding_window = 7;
+  CHECK(refusal(window).starts_with("model.sliding_window: "));
+  CHECK(refusal(small_gemma3()).starts_with("model.layer_types: "));
+  CHECK(refusal(small_gemma2()).starts_with("model.query_pre_attn_scalar: "));
+  CHECK(refusal(small_qwen3()).starts_with("model.attention_bias: "));
+  CHECK(refusal(small_smollm3()).find("GGUF files of smollm3 aren't written") != std::string::npos);
+  model::LlamaConfig gelu = llama_of_two_layers();
+  gelu.activation = model::GateActivation::gelu_tanh;
+  CHECK(refusal(gelu).starts_with("model.activation: "));
+}
+
+}  // namespace
+}  // namespace trainctl::exporters
