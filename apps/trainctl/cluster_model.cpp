@@ -31,6 +31,7 @@ std::optional<cluster::Transformer> sizes_of(const model::LlamaConfig& config) {
 }
 
 std::optional<cluster::Transformer> sizes_of(const model::BertConfig& config) {
+  if (config.size_of_embeddings() != config.hidden_size) return std::nullopt;
   return cluster::Transformer{.num_layers = config.num_layers,
                               .hidden_size = config.hidden_size,
                               .num_heads = config.num_heads,
@@ -52,6 +53,15 @@ const char* unpredicted_key(const model::LlamaConfig& config) {
 template <class Network>
 const char* unpredicted_key(const Network&) {
   return nullptr;
+}
+
+/// Returns why a network has no sizes.
+template <class Network>
+std::string obstacle_in(const Network&) {
+  return std::string(Network::kind) + " is not predicted on nodes; expected bert, gpt2 or llama";
+}
+std::string obstacle_in(const model::BertConfig&) {
+  return "bert with a model.embedding_size of its own is not predicted on nodes; expected auto";
 }
 
 /// Ranks that share one copy of the model and its sequences.
@@ -90,8 +100,8 @@ cluster::Transformer transformer_of(const experiment::LoadedExperiment& loaded) 
   std::optional<cluster::Transformer> model = network.visit([](const auto& config) { return sizes_of(config); });
   if (!model)
     refuse(loaded, "model.kind",
-           std::string(network.kind()) +
-               " is not predicted on nodes; expected bert, gpt2 or llama. Without "
+           network.visit([](const auto& config) { return obstacle_in(config); }) +
+               ". Without "
                "--nodes-of, 'trainctl plan' predicts every network");
   if (const char* key = network.visit([](const auto& config) { return unpredicted_key(config); }))
     refuse(loaded, key,

@@ -13,6 +13,7 @@
 #include "core/hub_name.h"
 #include "core/text.h"
 #include "experiment/published_keys.h"
+#include "experiment/sentence_transformers.h"
 #include "model/config.h"
 
 namespace trainctl::experiment {
@@ -77,8 +78,9 @@ std::string unknown_network(const PublishedConfig& config) {
   for (const char* key : {"architecture", "model_type"})
     if (const auto value = config.json.find(key); value != config.json.end())
       found = std::string(key) + " " + value->dump().substr(0, 100);
-  return config.path + " has " + found + "; expected a model_type of " + core::list_words(published_types(), "or") +
-         ", or timm's architecture of " + core::list_words(timm, "or");
+  return config.path + " has " + found + "; expected a model_type of " +
+         core::list_words(published_model_types(), "or") + ", or timm's architecture of " +
+         core::list_words(timm, "or");
 }
 
 /// Returns what is wrong with a path that gives no kind.
@@ -91,13 +93,23 @@ std::string no_config(const std::string& path) {
   return "there is no config.json in " + path + ", from which the kind of the network would follow; set model.kind";
 }
 
-void adopt(config::Node& model, const PublishedConfig& config, const PublishedKeys& keys) {
-  if (const config::Node* kind = model.find("kind"); kind != nullptr && kind->text != keys.kind) return;
-  for (const PublishedKey& key : keys.keys)
+void adopt(config::Node& model, const PublishedConfig& config, const std::vector<PublishedKey>& keys) {
+  for (const PublishedKey& key : keys)
     if (model.find(key.ours) == nullptr) {
       const config::Origin origin = config.origin_of(key.theirs);
       model.add(key.ours, origin, node_of(key.value, origin));
     }
+}
+
+/// Takes the pooling of a directory of sentence-transformers, where the user chooses none.
+void adopt_pooling(config::Node& model, const fs::path& directory, const config::Origin& place,
+                   config::Problems& problems) {
+  if (model.find("pooling") != nullptr) return;
+  try {
+    if (const auto pooling = read_sentence_pooling(directory)) adopt(model, open_config(pooling->file), pooling->keys);
+  } catch (const core::Error& error) {
+    problems.add(place, "model.pooling", error.what());
+  }
 }
 
 }  // namespace
@@ -121,12 +133,13 @@ void adopt_published_config(config::Node& written, config::Problems& problems) {
     const PublishedConfig config = open_config(path);
     const std::optional<PublishedKeys> keys = published_keys(config.json);
     if (!keys) return report(unknown_network(config));
-    const config::Node* const kind = model->find("kind");
-    if (kind == nullptr || kind->text == keys->kind)
-      for (const model::RefusedKey& refused : keys->refused)
-        problems.add(config.origin_of(refused.key), "model.init_from",
-                     refused.key + " " + config.json_of(refused.key) + ": " + refused.reason);
-    adopt(*model, config, *keys);
+    if (has_kind && model->find("kind")->text != keys->kind) return;
+    for (const model::RefusedKey& refused : keys->refused)
+      problems.add(config.origin_of(refused.key), "model.init_from",
+                   refused.key + " " + config.json_of(refused.key) + ": " + refused.reason);
+    // Before the keys of config.json, of which the package leaves the pooler out.
+    if (keys->kind == model::BertConfig::kind) adopt_pooling(*model, path.parent_path(), place, problems);
+    adopt(*model, config, keys->keys);
   } catch (const core::Error& error) {
     report(error.what());
   }

@@ -39,18 +39,53 @@ class Keys {
   const Json& config_;
 };
 
+constexpr const char* kType = "model_type";
+
+/// Takes the keys of a family whose positions begin behind that of padding.
+void take_roberta(Keys& keys) {
+  const auto padding = keys.config().find("pad_token_id");
+  const bool is_given = padding != keys.config().end() && padding->is_number_integer();
+  const std::int64_t id = is_given ? padding->get<std::int64_t>() : 1;
+  const char* const from = is_given ? "pad_token_id" : kType;
+  keys.set("pad_token_id", from, id);
+  keys.set("position_offset", from, id + 1);
+  keys.set("dropout_before_pooler", kType, true);
+}
+
+void take_distilbert(Keys& keys) {
+  keys.take("hidden_size", {"dim"});
+  keys.take("num_layers", {"n_layers"});
+  keys.take("num_heads", {"n_heads"});
+  keys.take("intermediate_size", {"hidden_dim"});
+  keys.take("dropout", {"dropout"});
+  keys.take("attention_dropout", {"attention_dropout"});
+  keys.take("classifier_dropout", {"seq_classif_dropout"});
+  keys.set("type_vocab_size", kType, 0);
+  keys.set("pooler", kType, "relu");
+}
+
 void take_keys(Of<model::BertConfig>, Keys& keys) {
+  const Json type = keys.config()[kType];
+  keys.take("max_position_embeddings", {"max_position_embeddings"});
+  keys.take("vocab_size", {"vocab_size"});
+  if (type == "roberta")
+    take_roberta(keys);
+  else
+    keys.take("pad_token_id", {"pad_token_id"});
+  if (type == "distilbert") return take_distilbert(keys);
   keys.take("hidden_size", {"hidden_size"});
   keys.take("num_layers", {"num_hidden_layers"});
   keys.take("num_heads", {"num_attention_heads"});
   keys.take("intermediate_size", {"intermediate_size"});
-  keys.take("max_position_embeddings", {"max_position_embeddings"});
-  keys.take("vocab_size", {"vocab_size"});
   keys.take("type_vocab_size", {"type_vocab_size"});
-  keys.take("pad_token_id", {"pad_token_id"});
   keys.take("dropout", {"hidden_dropout_prob"});
   keys.take("attention_dropout", {"attention_probs_dropout_prob"});
+  keys.take("classifier_dropout", {"classifier_dropout"});
   keys.take("layer_norm_epsilon", {"layer_norm_eps"});
+  if (type != "electra") return;
+  keys.take("embedding_size", {"embedding_size"});
+  keys.set("pooler", kType, "gelu");
+  keys.set("dropout_before_pooler", kType, true);
 }
 
 void take_keys(Of<model::Gpt2Config>, Keys& keys) {
@@ -144,15 +179,45 @@ void take_keys(Of<model::LlamaConfig>, Keys& keys) {
   take_features(config, family, keys);
 }
 
-void take_keys(Of<model::VitConfig>, Keys& keys) {
+/// Returns whether the config names the class whose two classifiers are averaged.
+bool has_teacher(const Json& config) {
+  const Json classes = config.value("architectures", Json::array());
+  return classes == Json::array({"DeiTForImageClassificationWithTeacher"});
+}
+
+void take_vit_keys(Keys& keys) {
   keys.take("hidden_size", {"hidden_size"});
   keys.take("num_layers", {"num_hidden_layers"});
   keys.take("num_heads", {"num_attention_heads"});
   keys.take("intermediate_size", {"intermediate_size"});
   keys.take("patch_size", {"patch_size"});
+  keys.take("activation", {"hidden_act"});
   keys.take("dropout", {"hidden_dropout_prob"});
-  keys.take("attention_dropout", {"attention_probs_dropout_prob"});
+  keys.take("attention_dropout", {"attention_probs_dropout_prob", "attention_dropout"});
   keys.take("layer_norm_epsilon", {"layer_norm_eps"});
+}
+
+/// Takes CLIP's image tower. Its defaults are those of transformers, as `clip` files leave them out.
+void take_clip(const Json& tower, Keys& keys) {
+  Json config = {{"hidden_size", 768},    {"num_hidden_layers", 12},   {"num_attention_heads", 12},
+                 {"patch_size", 32},      {"intermediate_size", 3072}, {"hidden_act", "quick_gelu"},
+                 {"layer_norm_eps", 1e-5}};
+  config.update(tower);
+  Keys of_tower(config);
+  take_vit_keys(of_tower);
+  for (PublishedKey& key : of_tower.found) keys.found.push_back(std::move(key));
+  keys.set("patch_bias", kType, false);
+  keys.set("embedding_norm", kType, true);
+}
+
+void take_keys(Of<model::VitConfig>, Keys& keys) {
+  const Json& config = keys.config();
+  if (config[kType] == "clip_vision_model") return take_clip(config, keys);
+  if (config[kType] == "clip") return take_clip(config.value("vision_config", Json::object()), keys);
+  take_vit_keys(keys);
+  if (config[kType] != "deit") return;
+  keys.set("distillation_token", kType, true);
+  keys.set("pool", has_teacher(config) ? "architectures" : kType, has_teacher(config) ? "distilled" : "token");
 }
 
 /// Sizes by which timm names its plain ViTs: vit_base_patch16_224.
@@ -162,45 +227,89 @@ struct TimmVit {
   std::int64_t num_layers;
   std::int64_t num_heads;
 };
-constexpr TimmVit kTimmVits[] = {{"vit_tiny_patch", 192, 12, 3},
-                                 {"vit_small_patch", 384, 12, 6},
-                                 {"vit_base_patch", 768, 12, 12},
-                                 {"vit_large_patch", 1024, 24, 16},
-                                 {"vit_huge_patch", 1280, 32, 16}};
+constexpr TimmVit kTimmVits[] = {{"vit_tiny_", 192, 12, 3},    {"vit_small_", 384, 12, 6},  {"vit_base_", 768, 12, 12},
+                                 {"vit_large_", 1024, 24, 16}, {"vit_huge_", 1280, 32, 16}, {"deit_tiny_", 192, 12, 3},
+                                 {"deit_small_", 384, 12, 6},  {"deit_base_", 768, 12, 12}};
+
+/// Removes a beginning. Returns whether it was there.
+bool take_prefix(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+std::optional<std::int64_t> take_number(std::string_view& text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+/// The features in the name of one of timm's vision transformers, as in vit_base_patch16_clip_quickgelu_224.
+struct TimmVitName {
+  const TimmVit* sizes;
+  std::int64_t patch_size;
+  bool is_distilled;
+  bool is_clip;
+  bool has_quick_gelu;
+};
+
+std::optional<TimmVitName> parse_timm_vit(std::string_view architecture) {
+  for (const TimmVit& vit : kTimmVits) {
+    std::string_view rest = architecture;
+    if (!take_prefix(rest, vit.name)) continue;
+    TimmVitName name{.sizes = &vit, .is_distilled = vit.name.starts_with("deit") && take_prefix(rest, "distilled_")};
+    const auto patch_size = take_prefix(rest, "patch") ? take_number(rest) : std::nullopt;
+    name.is_clip = vit.name.starts_with("vit") && take_prefix(rest, "_clip");
+    name.has_quick_gelu = name.is_clip && take_prefix(rest, "_quickgelu");
+    const bool has_image_size = take_prefix(rest, "_") && take_number(rest);
+    if (!patch_size || !has_image_size || !rest.empty()) return std::nullopt;
+    name.patch_size = *patch_size;
+    return name;
+  }
+  return std::nullopt;
+}
+
+void take_timm_features(const TimmVitName& name, const Json& arguments, Keys& keys) {
+  constexpr const char* kName = "architecture";
+  if (name.is_distilled) keys.set("distillation_token", kName, true);
+  if (name.is_clip) {
+    keys.set("patch_bias", kName, false);
+    keys.set("embedding_norm", kName, true);
+    keys.set("layer_norm_epsilon", kName, 1e-5);
+  }
+  if (const auto activation = arguments.find("act_layer"); activation != arguments.end())
+    keys.set("activation", "act_layer", *activation);
+  else if (name.has_quick_gelu)
+    keys.set("activation", kName, "quick_gelu");
+}
 
 /// Takes the arguments of timm.create_model; those that are left out follow from the architecture's name. Returns
 /// whether the architecture is the network's.
 bool take_timm(Of<model::VitConfig>, std::string_view architecture, Keys& keys) {
   constexpr const char* kName = "architecture";
-  for (const TimmVit& vit : kTimmVits) {
-    if (!architecture.starts_with(vit.name)) continue;
-    const std::string_view rest = architecture.substr(vit.name.size());
-    std::int64_t patch_size = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), patch_size);
-    const std::string_view image_size(end, static_cast<std::size_t>(rest.data() + rest.size() - end));
-    if (error != std::errc() || !image_size.starts_with('_') ||
-        image_size.find_first_not_of("0123456789", 1) != std::string_view::npos)
-      return false;
-    const Json arguments = keys.config().value("model_args", Json::object());
-    const auto given = [&](const char* theirs, std::int64_t otherwise) {
-      const auto found = arguments.find(theirs);
-      return found != arguments.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
-    };
-    const std::int64_t hidden_size = given("embed_dim", vit.hidden_size);
-    const auto ratio = arguments.find("mlp_ratio");
-    const double width = ratio != arguments.end() && ratio->is_number() ? ratio->get<double>() : 4.0;
-    keys.set("hidden_size", kName, hidden_size);
-    keys.set("num_layers", kName, given("depth", vit.num_layers));
-    keys.set("num_heads", kName, given("num_heads", vit.num_heads));
-    keys.set("intermediate_size", kName, std::llround(width * static_cast<double>(hidden_size)));
-    keys.set("patch_size", kName, given("patch_size", patch_size));
-    if (const auto token = arguments.find("class_token"); token != arguments.end())
-      keys.set("class_token", "class_token", *token);
-    const Json pool = arguments.value("global_pool", keys.config().value("global_pool", Json("token")));
-    keys.set("pool", "global_pool", pool);
-    return true;
-  }
-  return false;
+  const std::optional<TimmVitName> name = parse_timm_vit(architecture);
+  if (!name) return false;
+  const Json arguments = keys.config().value("model_args", Json::object());
+  const auto given = [&](const char* theirs, std::int64_t otherwise) {
+    const auto found = arguments.find(theirs);
+    return found != arguments.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
+  };
+  const std::int64_t hidden_size = given("embed_dim", name->sizes->hidden_size);
+  const auto ratio = arguments.find("mlp_ratio");
+  const double width = ratio != arguments.end() && ratio->is_number() ? ratio->get<double>() : 4.0;
+  keys.set("hidden_size", kName, hidden_size);
+  keys.set("num_layers", kName, given("depth", name->sizes->num_layers));
+  keys.set("num_heads", kName, given("num_heads", name->sizes->num_heads));
+  keys.set("intermediate_size", kName, std::llround(width * static_cast<double>(hidden_size)));
+  keys.set("patch_size", kName, given("patch_size", name->patch_size));
+  if (const auto token = arguments.find("class_token"); token != arguments.end())
+    keys.set("class_token", "class_token", *token);
+  take_timm_features(*name, arguments, keys);
+  const Json pool = arguments.value("global_pool", keys.config().value("global_pool", Json("token")));
+  keys.set("pool", name->is_distilled ? kName : "global_pool", name->is_distilled ? Json("distilled") : pool);
+  return true;
 }
 
 template <int Depth>
@@ -208,13 +317,22 @@ bool take_timm(Of<model::ResNetConfig<Depth>>, std::string_view architecture, Ke
   return architecture == model::ResNetConfig<Depth>::kind;
 }
 
-/// Returns whether a network of this kind has the model_type.
+/// The model_types of a network.
 template <class Network>
-bool has_type(Of<Network>, const Json& type) {
-  return type == *Network::traits.transformers_type;
+std::vector<std::string_view> types_of(Of<Network>) {
+  if (Network::traits.transformers_type.value.empty()) return {};
+  return {*Network::traits.transformers_type};
 }
-bool has_type(Of<model::LlamaConfig>, const Json& type) {
-  return type.is_string() && model::llama_family(type.get<std::string>()) != nullptr;
+std::vector<std::string_view> types_of(Of<model::BertConfig>) {
+  return {"bert", "roberta", "distilbert", "electra"};
+}
+std::vector<std::string_view> types_of(Of<model::VitConfig>) {
+  return {"vit", "deit", "clip_vision_model", "clip"};
+}
+std::vector<std::string_view> types_of(Of<model::LlamaConfig>) {
+  std::vector<std::string_view> types;
+  for (const model::LlamaFamily& family : model::kLlamaFamilies) types.push_back(family.type);
+  return types;
 }
 
 template <class Network>
@@ -223,11 +341,13 @@ std::optional<PublishedKeys> keys_of(const Json& config) {
   const auto type = config.find("model_type");
   const auto architecture = config.find("architecture");
   if (type != config.end()) {
-    if constexpr (!Network::traits.transformers_type.value.empty())
-      if (has_type(Of<Network>(), *type)) {
-        keys.set("kind", "model_type", Network::kind);
+    if constexpr (!Network::traits.transformers_type.value.empty()) {
+      const std::vector<std::string_view> types = types_of(Of<Network>());
+      if (std::any_of(types.begin(), types.end(), [&](std::string_view one) { return *type == one; })) {
+        keys.set("kind", kType, Network::kind);
         take_keys(Of<Network>(), keys);
       }
+    }
   } else if (architecture != config.end() && architecture->is_string()) {
     if constexpr (*Network::traits.is_in_timm)
       if (take_timm(Of<Network>(), architecture->get<std::string>(), keys))
@@ -240,13 +360,15 @@ std::optional<PublishedKeys> keys_of(const Json& config) {
 
 }  // namespace
 
-std::vector<std::string> published_types() {
-  std::vector<std::string> types;
-  for (const model::NetworkKind& network : model::kNetworkKinds)
-    if (!network.traits->transformers_type.value.empty()) types.emplace_back(*network.traits->transformers_type);
-  for (const model::LlamaFamily& family : model::kLlamaFamilies)
-    if (std::find(types.begin(), types.end(), family.type) == types.end()) types.emplace_back(family.type);
-  return types;
+std::vector<std::string> published_model_types() {
+  return []<class... Networks>(Of<config::OneOf<Networks...>>) {
+    std::vector<std::string> all;
+    const auto add = [&](const std::vector<std::string_view>& types) {
+      all.insert(all.end(), types.begin(), types.end());
+    };
+    (add(types_of(Of<Networks>())), ...);
+    return all;
+  }(Of<model::NetworkConfig>());
 }
 
 std::optional<PublishedKeys> published_keys(const Json& config) try {

@@ -22,8 +22,8 @@ struct PublishedKeys {
   std::vector<model::RefusedKey> refused{};
 };
 
-/// Returns the model_types of transformers that a kind here has.
-std::vector<std::string> published_types();
+/// Returns every model_type of transformers that a kind here is.
+std::vector<std::string> published_model_types();
 
 /// Returns the kind and the keys that config.json gives; nothing for a network that no kind here is.
 std::optional<PublishedKeys> published_keys(const nlohmann::json& config);

@@ -1,6 +1,10 @@
 // BERT (https://arxiv.org/abs/1810.04805): BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification.
-// Names, initialization and places of dropout are those of transformers, so checkpoints convert in both directions.
+// RoBERTa (https://arxiv.org/abs/1907.11692), DistilBERT (https://arxiv.org/abs/1910.01108), ELECTRA
+// (https://arxiv.org/abs/2003.10555) and sentence-transformers (https://arxiv.org/abs/1908.10084) differ at both ends.
+// Names, initialization and places of dropout are those of transformers' BERT, so checkpoints convert in both
+// directions.
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/tanh.h>
 
 #include "core/error.h"
@@ -21,28 +25,45 @@ constexpr Init kBertInit = Init::normal(0, 0.02);
 class BertEmbeddings final : public SequenceLayer {
  public:
   BertEmbeddings(const BertConfig& config, std::int64_t vocab_size)
-      : words_(child<Embedding>("word_embeddings", vocab_size, config.hidden_size, kBertInit, config.pad_token_id)),
-        positions_(
-            child<Embedding>("position_embeddings", config.max_position_embeddings, config.hidden_size, kBertInit)),
-        types_(child<Embedding>("token_type_embeddings", config.type_vocab_size, config.hidden_size, kBertInit)),
-        norm_(child<LayerNorm>("LayerNorm", config.hidden_size, config.layer_norm_epsilon)),
-        dropout_(child<Dropout>("dropout", config.dropout)) {}
+      : words_(child<Embedding>("word_embeddings", vocab_size, config.size_of_embeddings(), kBertInit,
+                                config.pad_token_id)),
+        positions_(child<Embedding>("position_embeddings", config.max_position_embeddings, config.size_of_embeddings(),
+                                    kBertInit)),
+        types_(config.type_vocab_size == 0 ? nullptr
+                                           : &child<Embedding>("token_type_embeddings", config.type_vocab_size,
+                                                               config.size_of_embeddings(), kBertInit)),
+        norm_(child<LayerNorm>("LayerNorm", config.size_of_embeddings(), config.layer_norm_epsilon)),
+        dropout_(child<Dropout>("dropout", config.dropout)),
+        projection_(config.size_of_embeddings() == config.hidden_size
+                        ? nullptr
+                        : &child<Linear>("projection", config.size_of_embeddings(), config.hidden_size, kBertInit)),
+        position_offset_(config.position_offset) {}
 
   at::Tensor compute(const at::Tensor& ids, const SequenceContext& context) override {
-    const at::Tensor types =
-        context.token_types.defined() ? types_.forward(context.token_types) : types_.weight().select(0, 0);
-    const at::Tensor sum = words_.forward(ids).add(types).add(positions_.forward(context.positions));
-    return dropout_.forward(norm_.forward(sum));
+    const at::Tensor positions = position_offset_ == 0 ? context.positions : context.positions.add(position_offset_);
+    at::Tensor sum = words_.forward(ids);
+    if (types_ != nullptr) sum = sum.add(types_of(context));
+    const at::Tensor embedded = dropout_.forward(norm_.forward(sum.add(positions_.forward(positions))));
+    return projection_ == nullptr ? embedded : projection_->forward(embedded);
   }
   void split(const TensorRanksPtr& ranks) override { words_.split_rows(ranks); }
   const at::Tensor& word_weight() const { return words_.weight(); }
+  /// Returns the FLOPs of one token.
+  double flops() const { return projection_ == nullptr ? 0 : projection_->flops(); }
 
  private:
+  at::Tensor types_of(const SequenceContext& context) {
+    const bool is_one = types_->weight().size(0) == 1 || !context.token_types.defined();
+    return is_one ? types_->weight().select(0, 0) : types_->forward(context.token_types);
+  }
+
   Embedding& words_;
   Embedding& positions_;
-  Embedding& types_;
+  Embedding* types_;  // null: tokens have no types
   LayerNorm& norm_;
   Dropout& dropout_;
+  Linear* projection_;  // null: embeddings have the blocks' width
+  std::int64_t position_offset_;
 };
 
 class BertSelfAttention final : public SequenceLayer {
@@ -124,8 +145,8 @@ class MaskedLmHead final : public VocabularyHead {
   MaskedLmHead(const BertConfig& config, const at::Tensor& word_weight)
       : weight_(word_weight),
         bias_(parameter("bias", {word_weight.size(0)}, Init::constant(0))),
-        dense_(child<Linear>("transform.dense", config.hidden_size, config.hidden_size, kBertInit)),
-        norm_(child<LayerNorm>("transform.LayerNorm", config.hidden_size, config.layer_norm_epsilon)) {}
+        dense_(child<Linear>("transform.dense", config.hidden_size, config.size_of_embeddings(), kBertInit)),
+        norm_(child<LayerNorm>("transform.LayerNorm", config.size_of_embeddings(), config.layer_norm_epsilon)) {}
 
   at::Tensor transform(const at::Tensor& hidden) override { return norm_.forward(at::gelu(dense_.forward(hidden))); }
   void split_own(const TensorRanks& ranks) override { keep_part(bias_, 0, ranks); }
@@ -134,7 +155,7 @@ class MaskedLmHead final : public VocabularyHead {
   double flops() const { return dense_.flops() + 2.0 * static_cast<double>(weight_.numel()); }
 
  private:
-  const at::Tensor& weight_;  // [V, D]
+  const at::Tensor& weight_;  // [V, E]
   at::Tensor& bias_;          // [V]
   Linear& dense_;
   LayerNorm& norm_;
@@ -144,21 +165,57 @@ class MaskedLmHead final : public VocabularyHead {
 class SequenceHead final : public SequenceLayer {
  public:
   SequenceHead(const BertConfig& config, std::int64_t num_outputs)
-      : pooler_(config.pooling == BertPooling::first
-                    ? &child<Linear>("bert.pooler.dense", config.hidden_size, config.hidden_size, kBertInit)
-                    : nullptr),
-        dropout_(child<Dropout>("dropout", config.dropout)),
+      : pooling_(config.pooling),
+        activation_(config.resolved_pooler()),
+        is_normalized_(config.normalize_pooled),
+        pooler_(activation_ == BertPooler::none
+                    ? nullptr
+                    : &child<Linear>("bert.pooler.dense", config.hidden_size, config.hidden_size, kBertInit)),
+        dropout_before_(config.dropout_before_pooler ? &child<Dropout>("pooler_dropout", config.dropout_of_classifier())
+                                                     : nullptr),
+        dropout_(child<Dropout>("dropout", config.dropout_of_classifier())),
         classifier_(child<Linear>("classifier", config.hidden_size, num_outputs, kBertInit)) {}
 
   at::Tensor compute(const at::Tensor& hidden, const SequenceContext& context) override {
-    const at::Tensor pooled =
-        pooler_ == nullptr ? mean_of_tokens(hidden, context.key_mask) : at::tanh(pooler_->forward(hidden.select(1, 0)));
+    at::Tensor pooled = pool(hidden, context.key_mask);
+    if (is_normalized_) pooled = unit_length(pooled);
+    if (dropout_before_ != nullptr) pooled = dropout_before_->forward(pooled);
+    if (pooler_ != nullptr) pooled = activate(pooler_->forward(pooled));
     return classifier_.forward(dropout_.forward(pooled));
   }
   double flops() const { return (pooler_ == nullptr ? 0 : pooler_->flops()) + classifier_.flops(); }
 
  private:
-  Linear* pooler_;
+  at::Tensor pool(const at::Tensor& hidden, const at::Tensor& key_mask) const {
+    switch (pooling_) {
+      case BertPooling::mean:
+        return mean_of_tokens(hidden, key_mask);
+      case BertPooling::max:
+        return max_of_tokens(hidden, key_mask);
+      case BertPooling::first:
+        break;
+    }
+    return hidden.select(1, 0);
+  }
+  at::Tensor activate(const at::Tensor& value) const {
+    switch (activation_) {
+      case BertPooler::gelu:
+        return at::gelu(value);
+      case BertPooler::relu:
+        return at::relu(value);
+      case BertPooler::auto_:
+      case BertPooler::none:
+      case BertPooler::tanh:
+        break;
+    }
+    return at::tanh(value);
+  }
+
+  BertPooling pooling_;
+  BertPooler activation_;
+  bool is_normalized_;
+  Linear* pooler_;           // null: none
+  Dropout* dropout_before_;  // null: none
   Dropout& dropout_;
   Linear& classifier_;
 };
@@ -167,7 +224,7 @@ class SequenceHead final : public SequenceLayer {
 class TokenHead final : public UnaryLayer {
  public:
   TokenHead(const BertConfig& config, std::int64_t num_outputs)
-      : dropout_(child<Dropout>("dropout", config.dropout)),
+      : dropout_(child<Dropout>("dropout", config.dropout_of_classifier())),
         classifier_(child<Linear>("classifier", config.hidden_size, num_outputs, kBertInit)) {}
   at::Tensor compute(const at::Tensor& hidden) override { return classifier_.forward(dropout_.forward(hidden)); }
   double flops() const { return classifier_.flops(); }
@@ -180,14 +237,15 @@ class TokenHead final : public UnaryLayer {
 class Bert final : public Model {
  public:
   Bert(const BertConfig& config, const InputSpec& input) {
-    const std::int64_t length = sequence_length(input, BertConfig::kind, config.max_position_embeddings);
+    const std::int64_t length = sequence_length(input, BertConfig::kind, config.longest());
     const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
     if (config.pad_token_id.value_or(0) >= vocab_size)
       throw core::Error("model.pad_token_id is " + std::to_string(*config.pad_token_id) + ", but the vocabulary has " +
                         std::to_string(vocab_size) + " tokens");
     auto& embeddings = child<BertEmbeddings>("bert.embeddings", config, vocab_size);
     add_block("bert.embeddings", embeddings);
-    double per_token = attention_flops(length, config.hidden_size) * static_cast<double>(config.num_layers);
+    double per_token =
+        embeddings.flops() + attention_flops(length, config.hidden_size) * static_cast<double>(config.num_layers);
     for (std::int64_t i = 0; i < config.num_layers; ++i) {
       const std::string name = "bert.encoder.layer." + std::to_string(i);
       auto& layer = child<EncoderLayer>(name, config);

@@ -1,5 +1,6 @@
 // Vision transformer (https://arxiv.org/abs/2010.11929) with timm's names, initialization and places of dropout, so
-// checkpoints convert in both directions.
+// checkpoints convert in both directions. DeiT (https://arxiv.org/abs/2012.12877) adds a distillation token, and CLIP's
+// image tower (https://arxiv.org/abs/2103.00020) normalizes the embeddings.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/gelu.h>
@@ -23,14 +24,18 @@ constexpr Init kVitInit = Init::normal(0, 0.02);
 /// Embeds patches with a convolution whose kernels don't overlap: [B, C, H, W] -> [B, H/p W/p, D].
 class PatchEmbedding final : public UnaryLayer {
  public:
-  PatchEmbedding(std::int64_t channels, std::int64_t patch_size, std::int64_t size)
-      : weight_(parameter("proj.weight", {size, channels, patch_size, patch_size},
-                          Init::uniform(bound(channels * patch_size * patch_size)))),
-        bias_(parameter("proj.bias", {size}, Init::uniform(bound(channels * patch_size * patch_size)))),
-        patch_size_(patch_size) {}
+  PatchEmbedding(const VitConfig& config, std::int64_t channels)
+      : weight_(parameter("proj.weight", {config.hidden_size, channels, config.patch_size, config.patch_size},
+                          Init::uniform(bound(channels * config.patch_size * config.patch_size)))),
+        bias_(config.patch_bias ? &parameter("proj.bias", {config.hidden_size},
+                                             Init::uniform(bound(channels * config.patch_size * config.patch_size)))
+                                : nullptr),
+        patch_size_(config.patch_size) {}
 
   at::Tensor compute(const at::Tensor& images) override {
-    return at::conv2d(images, weight_, bias_, {patch_size_, patch_size_}).flatten(2).transpose(1, 2);
+    return at::conv2d(images, weight_, bias_ == nullptr ? at::Tensor() : *bias_, {patch_size_, patch_size_})
+        .flatten(2)
+        .transpose(1, 2);
   }
   /// Returns the FLOPs of one patch.
   double flops() const { return 2.0 * static_cast<double>(weight_.numel()); }
@@ -39,35 +44,47 @@ class PatchEmbedding final : public UnaryLayer {
   static double bound(std::int64_t fan_in) { return 1 / std::sqrt(static_cast<double>(fan_in)); }
 
   at::Tensor& weight_;  // [D, C, p, p]
-  at::Tensor& bias_;    // [D]
+  at::Tensor* bias_;    // [D], or null
   std::int64_t patch_size_;
 };
 
-/// Patch embeddings after the class token, plus position embeddings.
+/// Patch embeddings after the class and distillation tokens, plus position embeddings.
 class VitEmbeddings final : public UnaryLayer {
  public:
   VitEmbeddings(const VitConfig& config, std::int64_t channels, std::int64_t num_patches)
       : class_token_(config.class_token ? &parameter("cls_token", {1, 1, config.hidden_size}, Init::normal(0, 1e-6))
                                         : nullptr),
-        positions_(
-            parameter("pos_embed", {1, num_patches + (config.class_token ? 1 : 0), config.hidden_size}, kVitInit)),
-        patches_(child<PatchEmbedding>("patch_embed", channels, config.patch_size, config.hidden_size)),
+        distillation_token_(config.distillation_token ? &parameter("dist_token", {1, 1, config.hidden_size}, kVitInit)
+                                                      : nullptr),
+        positions_(parameter("pos_embed", {1, num_patches + config.num_prefix_tokens(), config.hidden_size}, kVitInit)),
+        patches_(child<PatchEmbedding>("patch_embed", config, channels)),
         dropout_(child<Dropout>("pos_drop", config.dropout)),
+        norm_(config.embedding_norm ? &child<LayerNorm>("norm_pre", config.hidden_size, config.layer_norm_epsilon)
+                                    : nullptr),
         flops_(patches_.flops() * static_cast<double>(num_patches)) {}
 
   at::Tensor compute(const at::Tensor& images) override {
     at::Tensor tokens = patches_.forward(images);
-    if (class_token_ != nullptr) tokens = at::cat({class_token_->expand({tokens.size(0), -1, -1}), tokens}, 1);
-    return dropout_.forward(tokens.add(positions_));
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor* token : {class_token_, distillation_token_})
+      if (token != nullptr) parts.push_back(token->expand({tokens.size(0), -1, -1}));
+    if (!parts.empty()) {
+      parts.push_back(tokens);
+      tokens = at::cat(parts, 1);
+    }
+    const at::Tensor embedded = dropout_.forward(tokens.add(positions_));
+    return norm_ == nullptr ? embedded : norm_->forward(embedded);
   }
   std::int64_t length() const { return positions_.size(1); }
   double flops() const { return flops_; }
 
  private:
-  at::Tensor* class_token_;  // [1, 1, D], or null
-  at::Tensor& positions_;    // [1, T, D]
+  at::Tensor* class_token_;         // [1, 1, D], or null
+  at::Tensor* distillation_token_;  // [1, 1, D], or null
+  at::Tensor& positions_;           // [1, T, D]
   PatchEmbedding& patches_;
   Dropout& dropout_;
+  LayerNorm* norm_;  // null: none
   double flops_;
 };
 
@@ -84,6 +101,7 @@ class VitTransformerBlock final : public SequenceLayer {
         drop_path_(child<DropPath>("drop_path", drop_path)),
         num_heads_(config.num_heads),
         inner_size_(config.intermediate_size),
+        activation_(config.activation),
         attention_dropout_(config.attention_dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
@@ -111,8 +129,12 @@ class VitTransformerBlock final : public SequenceLayer {
     return dropout_.forward(projection_.forward(merge_heads(heads)));
   }
   at::Tensor feed_forward(const at::Tensor& input) {
-    const at::Tensor inner = at::gelu(up_.forward(enter_split_layer(input, ranks_)));
+    const at::Tensor inner = activate(up_.forward(enter_split_layer(input, ranks_)));
     return dropout_.forward(down_.forward(dropout_.forward_part(inner, inner_size_, ranks_)));
+  }
+  at::Tensor activate(const at::Tensor& value) const {
+    constexpr double kQuickGeluSlope = 1.702;
+    return activation_ == VitActivation::gelu ? at::gelu(value) : value.mul(value.mul(kQuickGeluSlope).sigmoid());
   }
 
   LayerNorm& norm1_;
@@ -125,6 +147,7 @@ class VitTransformerBlock final : public SequenceLayer {
   DropPath& drop_path_;
   std::int64_t num_heads_;  // of this rank
   std::int64_t inner_size_;
+  VitActivation activation_;
   kernels::HeadRange heads_{};
   TensorRanksPtr ranks_;
   double attention_dropout_;
@@ -135,33 +158,53 @@ class VitHead final : public UnaryLayer {
  public:
   VitHead(const VitConfig& config, std::int64_t num_classes)
       : pool_(config.pool),
-        first_patch_(config.class_token ? 1 : 0),
-        norm_(child<LayerNorm>(pool_ == VitPool::token ? "norm" : "fc_norm", config.hidden_size,
+        num_prefix_tokens_(config.num_prefix_tokens()),
+        norm_(child<LayerNorm>(pool_ == VitPool::avg ? "fc_norm" : "norm", config.hidden_size,
                                config.layer_norm_epsilon)),
         dropout_(child<Dropout>("head_drop", config.head_dropout)),
-        head_(child<Linear>("head", config.hidden_size, num_classes, kVitInit)) {}
+        head_(child<Linear>("head", config.hidden_size, num_classes, kVitInit)),
+        distillation_head_(pool_ == VitPool::distilled
+                               ? &child<Linear>("head_dist", config.hidden_size, num_classes, kVitInit)
+                               : nullptr) {}
 
   at::Tensor compute(const at::Tensor& tokens) override {
-    // timm normalizes all tokens and then takes the first; the values are the same.
-    const at::Tensor pooled = pool_ == VitPool::token
-                                  ? tokens.select(1, 0)
-                                  : tokens.narrow(1, first_patch_, tokens.size(1) - first_patch_).mean(1);
-    return head_.forward(dropout_.forward(norm_.forward(pooled)));
+    const at::Tensor pooled = dropout_.forward(norm_.forward(pool(tokens)));
+    if (distillation_head_ == nullptr) return head_.forward(pooled);
+    return head_.forward(pooled.select(1, 0)).add(distillation_head_->forward(pooled.select(1, 1))).div(2);
   }
-  double flops() const { return head_.flops(); }
+  double flops() const { return head_.flops() + (distillation_head_ == nullptr ? 0 : distillation_head_->flops()); }
 
  private:
+  /// Returns what is normalized and classified. timm normalizes all tokens first; the values are the same.
+  at::Tensor pool(const at::Tensor& tokens) const {
+    switch (pool_) {
+      case VitPool::avg:
+        return tokens.narrow(1, num_prefix_tokens_, tokens.size(1) - num_prefix_tokens_).mean(1);
+      case VitPool::distilled:
+        return tokens.narrow(1, 0, 2);
+      case VitPool::token:
+        break;
+    }
+    return tokens.select(1, 0);
+  }
+
   VitPool pool_;
-  std::int64_t first_patch_;
+  std::int64_t num_prefix_tokens_;
   LayerNorm& norm_;
   Dropout& dropout_;
   Linear& head_;
+  Linear* distillation_head_;  // null: none
 };
 
 void check(const VitConfig& config, const ImageShape& shape) {
   check_heads(config.hidden_size, config.num_heads);
   if (config.pool == VitPool::token && !config.class_token)
     throw core::Error("model.pool is token, but there is no class token").hint("class_token: true, or pool: avg");
+  if (config.distillation_token && !config.class_token)
+    throw core::Error("model.distillation_token follows the class token, but there is none").hint("class_token: true");
+  if (config.pool == VitPool::distilled && !config.distillation_token)
+    throw core::Error("model.pool is distilled, but there is no distillation token")
+        .hint("distillation_token: true, or pool: token");
   if (shape.height % config.patch_size != 0 || shape.width % config.patch_size != 0)
     throw core::Error("images of " + shape.text() + " can't be cut into patches of " +
                       std::to_string(config.patch_size) + " pixels")

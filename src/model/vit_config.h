@@ -8,9 +8,11 @@
 
 namespace trainctl::model {
 
-enum class VitPool { token, avg };
+enum class VitPool { token, avg, distilled };
+enum class VitActivation { gelu, quick_gelu };
 
-/// https://arxiv.org/abs/2010.11929, in timm's layout (VisionTransformer).
+/// https://arxiv.org/abs/2010.11929, in timm's layout (VisionTransformer). Keys beside ViT's own make the network a
+/// DeiT (https://arxiv.org/abs/2012.12877) or CLIP's image tower (https://arxiv.org/abs/2103.00020).
 struct VitConfig {
   static constexpr std::string_view kind = "vit";
   std::int64_t hidden_size = 768;
@@ -18,7 +20,11 @@ struct VitConfig {
   std::int64_t num_heads = 12;
   std::int64_t intermediate_size = 3072;
   std::int64_t patch_size = 16;
+  bool patch_bias = true;
   bool class_token = true;
+  bool distillation_token = false;
+  bool embedding_norm = false;
+  VitActivation activation = VitActivation::gelu;
   VitPool pool = VitPool::token;
   double dropout = 0;
   double attention_dropout = 0;
@@ -26,6 +32,9 @@ struct VitConfig {
   double drop_path = 0;
   double layer_norm_epsilon = 1e-6;
   config::AutoOr<std::int64_t> num_classes;
+
+  /// The tokens before the patches.
+  std::int64_t num_prefix_tokens() const { return (class_token ? 1 : 0) + (distillation_token ? 1 : 0); }
 
   static constexpr auto fields() {
     using config::field;
@@ -37,9 +46,15 @@ struct VitConfig {
         field<&C::intermediate_size>("Width inside each feed-forward layer.", config::at_least(1)),
         field<&C::patch_size>("Side of the square patches, each of which becomes a token; divides the image's sides.",
                               config::at_least(1)),
+        field<&C::patch_bias>("Add a bias to embedded patches; CLIP has none."),
         field<&C::class_token>("Begin the sequence with a learned token."),
-        field<&C::pool>("What is classified: the class token, or the mean of the patches (then the last LayerNorm "
-                        "follows the mean)."),
+        field<&C::distillation_token>("Put a second learned token behind the class token, as in DeiT."),
+        field<&C::embedding_norm>("LayerNorm of the embeddings before the first block, as in CLIP."),
+        field<&C::activation>(
+            "Activation in each feed-forward layer: gelu, or CLIP's quick_gelu, x · sigmoid(1.702 x)."),
+        field<&C::pool>("What is classified: the class token, the mean of the patches (then the last LayerNorm follows "
+                        "the mean), or `distilled`: the mean of two classifiers, of the class token and of the "
+                        "distillation token."),
         field<&C::dropout>("Dropout after the embeddings and in each residual branch.", config::below_one),
         field<&C::attention_dropout>("Dropout of attention weights.", config::below_one),
         field<&C::head_dropout>("Dropout before the classifier.", config::below_one),
@@ -71,6 +86,12 @@ struct VitConfig {
   OwnSizes sizes() const { return only_classes(num_classes); }
   BrokenRules broken_rules(const Surroundings& around) const {
     BrokenRules broken = uneven_heads(hidden_size, num_heads);
+    if (distillation_token && !class_token)
+      broken.push_back({{"model.class_token", "model.distillation_token", "model.kind"},
+                        "model.distillation_token follows the class token; expected true, got false"});
+    if (pool == VitPool::distilled && !distillation_token)
+      broken.push_back({{"model.pool", "model.distillation_token", "model.kind"},
+                        "expected token or avg, got distilled without model.distillation_token"});
     if (pool == VitPool::token && !class_token)
       broken.push_back(
           {{"model.class_token", "model.pool", "model.kind"}, "model.pool is token, which is this one; or pool: avg"});

@@ -1,4 +1,5 @@
 #include <map>
+#include <tuple>
 
 #include "model/llama_json.h"
 #include "pretrained/hugging_face_config.h"
@@ -10,6 +11,11 @@ namespace {
 const std::map<std::string, std::string>& our_names() {
   static const std::map<std::string, std::string> names = {
       {"model_type", "kind"},
+      {"dim", "hidden_size"},
+      {"hidden_dim", "intermediate_size"},
+      {"n_layers", "num_layers"},
+      {"n_heads", "num_heads"},
+      {"pad_token_id", "position_offset"},  // which follows from it in RoBERTa
       {"num_hidden_layers", "num_layers"},
       {"n_layer", "num_layers"},
       {"num_attention_heads", "num_heads"},
@@ -35,23 +41,47 @@ bool agree(const nlohmann::json& theirs, const nlohmann::json& ours) {
   return theirs == ours || (theirs == "gelu_pytorch_tanh" && ours == "gelu_new");
 }
 
+bool has_key(const model::NetworkConfig& network, const std::string& key) {
+  return network.visit([&]<class Network>(const Network&) {
+    const auto is_it = [&](const auto& one) {
+      if constexpr (requires { one.name; }) return one.name == key;
+      return false;
+    };
+    return std::apply([&](const auto&... fields) { return (is_it(fields) || ...); }, Network::fields());
+  });
+}
+
 /// Keys that are null, or left out, agree with anything. Of a complete config, null is a value.
 enum class Null { agrees, is_value };
 
-void compare(const nlohmann::json& theirs, const nlohmann::ordered_json& ours, const std::string& section, Null null,
+/// A mapping of the experiment, whose keys are compared.
+struct Section {
+  model::NetworkConfig network;
+  std::string name = "model.";
+};
+
+/// Returns the place of the key in the experiment, or that no key of the kind changes the feature.
+std::string place_of(const std::string& key, const Section& section) {
+  if (key == "rope_theta") return "model.rope_theta";
+  const auto found = our_names().find(key);
+  const std::string name = found == our_names().end() ? key : found->second;
+  if (section.name != "model." || has_key(section.network, name)) return section.name + name;
+  return "no key of model.kind " + std::string(section.network.kind()) + " changes it";
+}
+
+void compare(const nlohmann::json& theirs, const nlohmann::ordered_json& ours, const Section& section, Null null,
              std::vector<std::string>& found) {
   for (const auto& [key, value] : ours.items()) {
     const auto other = theirs.find(key);
     if (other == theirs.end() || (other->is_null() && null == Null::agrees)) continue;
     if (value.is_object()) {
-      if (other->is_object()) compare(*other, value, "model.rope_scaling.", Null::agrees, found);
+      if (other->is_object())
+        compare(*other, value, {.network = section.network, .name = "model.rope_scaling."}, Null::agrees, found);
       continue;
     }
     if (agree(*other, nlohmann::json(value))) continue;
-    const auto name = our_names().find(key);
-    const std::string path =
-        key == "rope_theta" ? "model.rope_theta" : section + (name == our_names().end() ? key : name->second);
-    found.push_back(key + " is " + other->dump() + " in config.json and " + value.dump() + " here (" + path + ")");
+    found.push_back(key + " is " + other->dump() + " in config.json and " + value.dump() + " here (" +
+                    place_of(key, section) + ")");
   }
 }
 
@@ -66,7 +96,7 @@ std::vector<std::string> differences_as(const model::LlamaFamily& family, const 
   for (const model::RefusedKey& refused : model::refused_keys(theirs, family))
     found.push_back(refused.key + " in config.json: " + refused.reason);
   const nlohmann::json ours = model::complete_llama_json(llama_structure(config, facts, family), family);
-  compare(theirs, ours, "model.", Null::is_value, found);
+  compare(theirs, ours, {.network = config}, Null::is_value, found);
   return found;
 }
 
@@ -85,12 +115,14 @@ std::vector<std::string> differences_of(const nlohmann::json& config_json, const
 template <class Network>
 std::vector<std::string> differences_of(const nlohmann::json& config_json, const Network& network,
                                         const ModelInfo& facts) {
-  const nlohmann::ordered_json ours = structure_of(network, facts);
+  const auto type = config_json.find("model_type");
+  const bool has_type = type != config_json.end() && type->is_string();
+  const nlohmann::ordered_json ours = structure_of(network, facts, has_type ? type->template get<std::string>() : "");
   if (ours.empty()) return {};
-  if (const auto type = config_json.find("model_type"); type != config_json.end() && *type != ours["model_type"])
+  if (type != config_json.end() && *type != ours["model_type"])
     return {another_type(*type, ours["model_type"].template get<std::string>())};
   std::vector<std::string> found;
-  compare(config_json, ours, "model.", Null::agrees, found);
+  compare(config_json, ours, {.network = network}, Null::agrees, found);
   return found;
 }
 
@@ -99,6 +131,9 @@ std::vector<std::string> differences_of(const nlohmann::json& config_json, const
 std::vector<std::string> differences(const nlohmann::json& config_json, const model::NetworkConfig& network,
                                      const ModelInfo& facts) {
   if (!config_json.is_object()) return {};
+  // CLIP has two towers, of which the image tower is a network here.
+  if (config_json.value("model_type", nlohmann::json()) == "clip")
+    return differences(config_json.value("vision_config", nlohmann::json()), network, facts);
   return network.visit([&](const auto& config) { return differences_of(config_json, config, facts); });
 }
 

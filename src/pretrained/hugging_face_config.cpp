@@ -4,6 +4,8 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "pretrained/bert_families.h"
+#include "pretrained/vit_families.h"
 
 namespace trainctl::pretrained {
 namespace {
@@ -34,29 +36,9 @@ void add_roles(Json& json, const tokenizer::SpecialTokenIds& roles) {
   add("pad_token_id", roles.pad);
 }
 
-std::string bert_class(const model::BertConfig& config, const ModelInfo& facts) {
-  if (facts.num_outputs == 0) return "BertForMaskedLM";
-  if (config.head == model::BertHead::token_classification) return "BertForTokenClassification";
-  if (config.pooling == model::BertPooling::mean)
-    throw core::Error("transformers has no BERT that classifies the mean of its tokens")
-        .hint("--format safetensors, or train with model.pooling: first");
-  return "BertForSequenceClassification";
-}
-
 Json complete(const model::BertConfig& config, const ModelInfo& facts) {
-  const std::string name = bert_class(config, facts);
-  Json json = {{"architectures", Json::array({name})},
-               {"hidden_dropout_prob", config.dropout},
-               {"attention_probs_dropout_prob", config.attention_dropout},
-               {"classifier_dropout", nullptr},
-               {"initializer_range", 0.02},
-               {"position_embedding_type", "absolute"},
-               {"tie_word_embeddings", true},
-               {"use_cache", true},
-               {"pad_token_id", config.pad_token_id ? Json(*config.pad_token_id) : Json(nullptr)}};
+  Json json = bert_settings(config, facts);
   if (facts.num_outputs > 0) add_labels(json, facts);
-  if (name == "BertForSequenceClassification")
-    json["problem_type"] = facts.targets == dataset::Targets::values ? "regression" : "single_label_classification";
   return json;
 }
 
@@ -85,19 +67,15 @@ Json complete(const model::LlamaConfig& config, const ModelInfo& facts) {
 }
 
 Json complete(const model::VitConfig& config, const ModelInfo& facts) {
-  if (config.pool != model::VitPool::token)
-    throw core::Error("transformers has no ViT that classifies the mean of its patches").hint("--naming timm");
-  Json json = {{"architectures", {"ViTForImageClassification"}},
-               {"hidden_dropout_prob", config.dropout},
-               {"attention_probs_dropout_prob", config.attention_dropout},
-               {"initializer_range", 0.02}};
+  Json json = vit_settings(config);
   add_labels(json, facts);
   return json;
 }
 
 /// Returns the config by which ViTImageProcessor makes pixels into the network's input.
-Json image_processor(const model::VitConfig&, const ModelInfo& facts) {
-  Json json = {{"image_processor_type", "ViTImageProcessor"},
+Json image_processor(const model::VitConfig& config, const ModelInfo& facts) {
+  const bool is_deit = vit_family(config) == VitFamily::deit;
+  Json json = {{"image_processor_type", is_deit ? "DeiTImageProcessor" : "ViTImageProcessor"},
                {"do_resize", true},
                {"size", {{"height", facts.input_shape[1]}, {"width", facts.input_shape[2]}}},
                {"resample", 2},

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/config.h"
@@ -12,8 +13,9 @@
 namespace trainctl::pretrained {
 
 /// The keys of config.json that decide what the network computes: model_type, sizes, epsilons, rotary positions.
-/// Empty for networks that transformers doesn't have.
-nlohmann::ordered_json structure_of(const model::NetworkConfig& network, const ModelInfo& facts);
+/// Empty for networks that transformers doesn't have. A network that several types have is described as `model_type`.
+nlohmann::ordered_json structure_of(const model::NetworkConfig& network, const ModelInfo& facts,
+                                    std::string_view model_type = {});
 
 /// Returns the family of transformers that has all features of the network. Throws Error, with the keys that the
 /// closest family lacks, if there is none.

@@ -1,27 +1,20 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "model/llama_families.h"
+#include "pretrained/bert_families.h"
 #include "pretrained/hugging_face_config.h"
+#include "pretrained/vit_families.h"
 
 namespace trainctl::pretrained {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json structure(const model::BertConfig& config, const ModelInfo& facts) {
-  return {{"model_type", *model::BertConfig::traits.transformers_type},
-          {"vocab_size", facts.vocab_size},
-          {"hidden_size", config.hidden_size},
-          {"num_hidden_layers", config.num_layers},
-          {"num_attention_heads", config.num_heads},
-          {"intermediate_size", config.intermediate_size},
-          {"hidden_act", "gelu"},
-          {"max_position_embeddings", config.max_position_embeddings},
-          {"type_vocab_size", config.type_vocab_size},
-          {"layer_norm_eps", config.layer_norm_epsilon}};
+Json structure(const model::BertConfig& config, const ModelInfo& facts, std::string_view model_type) {
+  return bert_structure(config, facts, bert_family(model_type, config));
 }
 
-Json structure(const model::Gpt2Config& config, const ModelInfo& facts) {
+Json structure(const model::Gpt2Config& config, const ModelInfo& facts, std::string_view) {
   return {{"model_type", *model::Gpt2Config::traits.transformers_type},
           {"vocab_size", facts.vocab_size},
           {"n_embd", config.hidden_size},
@@ -155,39 +148,22 @@ const model::LlamaFamily& published_family(const model::LlamaConfig& config) {
 
 namespace {
 
-Json structure(const model::LlamaConfig& config, const ModelInfo& facts) {
+Json structure(const model::LlamaConfig& config, const ModelInfo& facts, std::string_view) {
   return llama_structure(config, facts, published_family(config));
 }
 
-/// Returns one side for square images, else [height, width], as transformers takes them.
-Json image_size(const ModelInfo& facts) {
-  const std::int64_t height = facts.input_shape[1];
-  const std::int64_t width = facts.input_shape[2];
-  return height == width ? Json(height) : Json({height, width});
-}
-
-Json structure(const model::VitConfig& config, const ModelInfo& facts) {
-  return {{"model_type", *model::VitConfig::traits.transformers_type},
-          {"hidden_size", config.hidden_size},
-          {"num_hidden_layers", config.num_layers},
-          {"num_attention_heads", config.num_heads},
-          {"intermediate_size", config.intermediate_size},
-          {"hidden_act", "gelu"},
-          {"layer_norm_eps", config.layer_norm_epsilon},
-          {"image_size", image_size(facts)},
-          {"patch_size", config.patch_size},
-          {"num_channels", facts.input_shape[0]},
-          {"qkv_bias", true}};
+Json structure(const model::VitConfig& config, const ModelInfo& facts, std::string_view model_type) {
+  return vit_structure(config, facts, vit_family(model_type, config));
 }
 
 }  // namespace
 
-Json structure_of(const model::NetworkConfig& network, const ModelInfo& facts) {
+Json structure_of(const model::NetworkConfig& network, const ModelInfo& facts, std::string_view model_type) {
   return network.visit([&]<class Network>(const Network& config) -> Json {
     if constexpr (Network::traits.transformers_type.value.empty())
       return Json::object();
     else
-      return structure(config, facts);
+      return structure(config, facts, model_type);
   });
 }
 

@@ -14,7 +14,8 @@ namespace trainctl::pretrained {
 
 /// Returns the tensors of a published file under the names of `model`. A published name may lack the prefix `bert.`,
 /// `transformer.` or `model.`. LayerNorm's gamma and beta become weight and bias. Separate query, key and value of
-/// transformers' ViT are joined.
+/// transformers' ViT are joined. Lists of layers take names that lack `layers` and `branches.N`, and matrices for
+/// convolutions of one pixel: timm's modules have such.
 checkpoint::TensorMap as_named_here(const checkpoint::TensorMap& published, const model::NetworkConfig& network,
                                     model::Model& model);
 

@@ -10,29 +10,55 @@ using Json = nlohmann::ordered_json;
 struct TimmModel {
   std::string architecture;
   std::string first_convolution;
-  std::string classifier;
+  Json classifier;  // name, or names
   std::int64_t num_features = 0;
   bool has_fixed_size = false;  // of its images
   Json arguments;               // of timm.create_model
 };
 
+[[noreturn]] void refuse_vit(const std::string& feature) {
+  throw core::Error("timm has no vision transformer " + feature).hint("--format safetensors");
+}
+
+/// Refuses what no vision transformer of timm can have.
+void check_vit(const model::VitConfig& config) {
+  if (config.embedding_norm == config.patch_bias)
+    refuse_vit("with a model.patch_bias beside model.embedding_norm, or with neither");
+  if (config.distillation_token && config.embedding_norm)
+    refuse_vit("with both model.distillation_token and model.embedding_norm");
+  if (config.distillation_token && config.pool != model::VitPool::distilled)
+    refuse_vit("with model.distillation_token that model.pool doesn't classify");
+  const double epsilon = config.embedding_norm ? 1e-5 : 1e-6;
+  if (config.layer_norm_epsilon != epsilon)
+    refuse_vit(config.embedding_norm ? "like CLIP's whose model.layer_norm_epsilon isn't 1e-5"
+                                     : "whose model.layer_norm_epsilon isn't 1e-6");
+}
+
+std::string timm_architecture(const model::VitConfig& config) {
+  if (config.distillation_token) return "deit_base_distilled_patch16_224";
+  return config.embedding_norm ? "vit_base_patch16_clip_224" : "vit_base_patch16_224";
+}
+
 TimmModel timm_model(const model::VitConfig& config, const ModelInfo& facts) {
-  const bool mean = config.pool == model::VitPool::avg;
-  return {.architecture = "vit_base_patch16_224",
-          .first_convolution = "patch_embed.proj",
-          .classifier = "head",
-          .num_features = config.hidden_size,
-          .has_fixed_size = true,
-          .arguments = {
-              {"img_size", Json::array({facts.input_shape[1], facts.input_shape[2]})},
-              {"in_chans", facts.input_shape[0]},
-              {"patch_size", config.patch_size},
-              {"embed_dim", config.hidden_size},
-              {"depth", config.num_layers},
-              {"num_heads", config.num_heads},
-              {"mlp_ratio", static_cast<double>(config.intermediate_size) / static_cast<double>(config.hidden_size)},
-              {"class_token", config.class_token},
-              {"global_pool", mean ? "avg" : "token"}}};
+  check_vit(config);
+  TimmModel model{.architecture = timm_architecture(config),
+                  .first_convolution = "patch_embed.proj",
+                  .classifier = config.distillation_token ? Json::array({"head", "head_dist"}) : Json("head"),
+                  .num_features = config.hidden_size,
+                  .has_fixed_size = true,
+                  .arguments = {{"img_size", Json::array({facts.input_shape[1], facts.input_shape[2]})},
+                                {"in_chans", facts.input_shape[0]},
+                                {"patch_size", config.patch_size},
+                                {"embed_dim", config.hidden_size},
+                                {"depth", config.num_layers},
+                                {"num_heads", config.num_heads},
+                                {"mlp_ratio", static_cast<double>(config.intermediate_size) /
+                                                  static_cast<double>(config.hidden_size)},
+                                {"class_token", config.class_token},
+                                {"global_pool", config.pool == model::VitPool::avg ? "avg" : "token"}}};
+  if (config.activation != model::VitActivation::gelu)
+    model.arguments["act_layer"] = config::name_of(config.activation);
+  return model;
 }
 
 template <int Depth>

@@ -1,5 +1,6 @@
 #include "pretrained/transformers_names.h"
 
+#include "pretrained/bert_names.h"
 #include "pretrained/llama_names.h"
 #include "pretrained/vit_names.h"
 
@@ -10,8 +11,15 @@ namespace {
 template <class Network>
 constexpr bool kIsRenamed = !Network::traits.transformers_type.value.empty() && !Network::traits.has_transformers_names;
 
-checkpoint::TensorMap to_transformers(const model::VitConfig&, const checkpoint::TensorMap& tensors) {
-  return vit_to_transformers(tensors);
+checkpoint::TensorMap to_transformers(const model::BertConfig& config, const checkpoint::TensorMap& tensors) {
+  return bert_to_transformers(config, tensors);
+}
+checkpoint::TensorMap from_transformers(const model::BertConfig& config, const checkpoint::TensorMap& tensors) {
+  return bert_from_transformers(config, tensors);
+}
+
+checkpoint::TensorMap to_transformers(const model::VitConfig& config, const checkpoint::TensorMap& tensors) {
+  return vit_to_transformers(config, tensors);
 }
 checkpoint::TensorMap from_transformers(const model::VitConfig&, const checkpoint::TensorMap& tensors) {
   return vit_from_transformers(tensors);

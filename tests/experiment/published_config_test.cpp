@@ -126,6 +126,92 @@ TEST_CASE("each published kind gives its sizes", "[experiment]") {
   CHECK((vit.hidden_size == 64 && vit.patch_size == 8 && vit.layer_norm_epsilon == 1e-12));
 }
 
+TEST_CASE("each family of bert gives its features beside its sizes", "[experiment]") {
+  const TemporaryDirectory folder;
+  const std::string sizes =
+      R"("hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 130)";
+  const auto roberta = network_of<model::BertConfig>(experiment_from(
+      folder,
+      R"({"model_type": "roberta", "type_vocab_size": 1, "pad_token_id": 1, "layer_norm_eps": 1e-5, )" + sizes + "}"));
+  CHECK((roberta.position_offset == 2 && roberta.longest() == 128 && roberta.pad_token_id == 1));
+  CHECK((roberta.type_vocab_size == 1 && roberta.dropout_before_pooler && roberta.layer_norm_epsilon == 1e-5));
+  CHECK(roberta.resolved_pooler() == model::BertPooler::tanh);
+
+  const auto distilbert = network_of<model::BertConfig>(
+      experiment_from(folder, R"({"model_type": "distilbert", "dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 96,
+                  "max_position_embeddings": 128, "seq_classif_dropout": 0.2, "dropout": 0.05})"));
+  CHECK((distilbert.hidden_size == 64 && distilbert.num_layers == 2 && distilbert.intermediate_size == 96));
+  CHECK((distilbert.type_vocab_size == 0 && distilbert.resolved_pooler() == model::BertPooler::relu));
+  CHECK((distilbert.dropout == 0.05 && distilbert.dropout_of_classifier() == 0.2));
+
+  const auto electra = network_of<model::BertConfig>(
+      experiment_from(folder, R"({"model_type": "electra", "embedding_size": 32, )" + sizes + "}"));
+  CHECK((electra.size_of_embeddings() == 32 && electra.hidden_size == 64 && electra.dropout_before_pooler));
+  CHECK(electra.resolved_pooler() == model::BertPooler::gelu);
+}
+
+TEST_CASE("a directory of sentence-transformers gives the pooling, in both forms of its config", "[experiment]") {
+  const TemporaryDirectory folder;
+  const auto with = [&](const std::string& pooling, const std::string& others = "") {
+    folder.write("DIR/1_Pooling/config.json", pooling);
+    folder.write("DIR/modules.json",
+                 R"([{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+                     {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"})" +
+                     others + "]");
+  };
+  const std::string normalize =
+      R"(, {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})";
+  with(R"({"word_embedding_dimension": 384, "pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true,
+           "pooling_mode_max_tokens": false})",
+       normalize);
+  const auto mean = network_of<model::BertConfig>(experiment_from(folder, kMiniLm));
+  CHECK((mean.pooling == model::BertPooling::mean && mean.normalize_pooled));
+  CHECK(mean.resolved_pooler() == model::BertPooler::none);
+  with(R"({"embedding_dimension": 384, "pooling_mode": "cls", "include_prompt": true})");
+  const auto first = network_of<model::BertConfig>(
+      experiment_from(folder, R"({"model_type": "roberta", "pad_token_id": 1, "max_position_embeddings": 130})"));
+  CHECK((first.pooling == model::BertPooling::first && first.resolved_pooler() == model::BertPooler::none));
+  CHECK((!first.normalize_pooled && !first.dropout_before_pooler));
+  CHECK(network_of<model::BertConfig>(experiment_from(folder, kMiniLm, ", pooling: max")).normalize_pooled == false);
+
+  with(R"({"pooling_mode_lasttoken": true})");
+  CHECK(failure(experiment_from(folder, kMiniLm)).find("pooling_mode_lasttoken is lasttoken; expected one") !=
+        std::string::npos);
+  with(R"({"pooling_mode": ["mean", "max"]})");
+  CHECK(failure(experiment_from(folder, kMiniLm)).find("pooling_mode adds a second pooling, max") != std::string::npos);
+  with(R"({"pooling_mode": "mean"})",
+       R"(, {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})");
+  CHECK(failure(experiment_from(folder, kMiniLm)).find("type is sentence_transformers.models.Dense in 2_Dense") !=
+        std::string::npos);
+}
+
+TEST_CASE("DeiT and CLIP's image tower give the features of vit", "[experiment]") {
+  const TemporaryDirectory folder;
+  const std::string sizes =
+      R"("hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "patch_size": 8)";
+  const auto vit = [&](const std::string& json) {
+    return network_of<model::VitConfig>(experiment_from(folder, json, "", kImages, "classification"));
+  };
+  const auto deit = vit(R"({"model_type": "deit", "architectures": ["DeiTForImageClassification"], )" + sizes + "}");
+  CHECK((deit.distillation_token && deit.pool == model::VitPool::token));
+  const auto with_teacher =
+      vit(R"({"model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"], )" + sizes + "}");
+  CHECK((with_teacher.distillation_token && with_teacher.pool == model::VitPool::distilled));
+  const auto tower = vit(R"({"model_type": "clip_vision_model", "hidden_act": "gelu", )" + sizes + "}");
+  CHECK((tower.embedding_norm && !tower.patch_bias && tower.activation == model::VitActivation::gelu));
+  CHECK((tower.hidden_size == 64 && tower.layer_norm_epsilon == 1e-5));
+  const auto both = vit(R"({"model_type": "clip", "text_config": {}, "vision_config": {"patch_size": 16}})");
+  CHECK((both.patch_size == 16 && both.hidden_size == 768 && both.activation == model::VitActivation::quick_gelu));
+  const auto timm_deit = vit(R"({"architecture": "deit_tiny_distilled_patch16_224"})");
+  CHECK((timm_deit.hidden_size == 192 && timm_deit.pool == model::VitPool::distilled));
+  const auto timm_clip = vit(R"({"architecture": "vit_base_patch16_clip_quickgelu_224"})");
+  CHECK((timm_clip.embedding_norm && timm_clip.activation == model::VitActivation::quick_gelu));
+  CHECK(timm_clip.layer_norm_epsilon == 1e-5);
+  CHECK(failure(experiment_from(folder, R"({"model_type": "clip_vision_model", "hidden_act": "relu", )" + sizes + "}",
+                                "", kImages, "classification"))
+            .find("config.json:1:37: model.activation: ") != std::string::npos);
+}
+
 TEST_CASE("timm's config.json gives the kind by its architecture", "[experiment]") {
   const TemporaryDirectory folder;
   const auto vit = network_of<model::VitConfig>(experiment_from(
@@ -156,8 +242,9 @@ TEST_CASE("a kind that follows from nothing is asked for, with the reason", "[ex
   CHECK(failure(with("bert-base-uncased")).find("`hf download bert-base-uncased --local-dir bert-base-uncased`") !=
         std::string::npos);
   CHECK(failure(with("null")).find("names no weights") != std::string::npos);
-  CHECK(failure(experiment_from(folder, R"({"model_type": "roberta"})")).find("model_type \"roberta\"") !=
-        std::string::npos);
+  const std::string mpnet = failure(experiment_from(folder, R"({"model_type": "mpnet"})"));
+  CHECK(mpnet.find("model_type \"mpnet\"; expected a model_type of") != std::string::npos);
+  CHECK(mpnet.find("roberta") != std::string::npos);
   CHECK(failure(experiment_from(folder, R"({"architecture": "vit_giant_patch14_clip_224"})"))
             .find("architecture \"vit_giant") != std::string::npos);
   CHECK(failure(experiment_from(folder, "[1")).find("config.json is no JSON object") != std::string::npos);

@@ -141,23 +141,31 @@ inline double check_output(model::Model& model, const model::ModelInput& input, 
   return off;
 }
 
+/// The largest relative differences.
+struct Differences {
+  double output;
+  double gradients;
+  double steps;  // of the losses of twenty steps
+};
+
 /// `model` is materialised and has no dropout. Each way to the loss gives the recorded loss and gradients, the last one
 /// the recorded steps.
-inline void check_against_recorded(model::Model& model, const TensorMap& recorded, const std::vector<LossSum>& losses) {
+inline Differences check_against_recorded(model::Model& model, const TensorMap& recorded,
+                                          const std::vector<LossSum>& losses) {
   load_recorded(model, recorded);
   const model::ModelInput input = recorded_input(recorded);
-  const double output_off = check_output(model, input, recorded);
-  double gradient_off = 0;
+  Differences off{.output = check_output(model, input, recorded), .gradients = 0, .steps = 0};
   for (const LossSum& loss_sum : losses) {
     clear_gradients(model);
     const at::Tensor loss = loss_sum(model, input, recorded.at("labels"));
     CHECK(difference(loss.detach(), recorded.at("loss")) <= 1e-5);
     loss.backward();
-    gradient_off = std::max(gradient_off, check_gradients(model, recorded));
+    off.gradients = std::max(off.gradients, check_gradients(model, recorded));
   }
-  const double steps_off = check_twenty_steps(model, recorded, losses.back());
+  off.steps = check_twenty_steps(model, recorded, losses.back());
   std::fprintf(stderr, "largest relative differences: output %.2e, gradients %.2e, losses of 20 steps %.2e\n",
-               output_off, gradient_off, steps_off);
+               off.output, off.gradients, off.steps);
+  return off;
 }
 
 /// Float, double and int64 tensors.

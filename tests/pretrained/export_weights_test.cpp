@@ -29,8 +29,8 @@ void export_with_reference(const PublishedNetwork& published, const fs::path& di
     named.tensor.copy_(at::randn(named.tensor.sizes()).mul(0.3));
   std::vector<std::int64_t> shape = published.input.shape;
   shape.insert(shape.begin(), 2);
-  // 0 is bert's padding, of which transformers warns where it stands first or last.
-  const at::Tensor inputs = shape.size() == 4 ? at::randn(shape) : at::randint(1, 61, {2, 11}, at::kLong);
+  // 0 is bert's padding, of which transformers warns where it stands first or last, and 1 is RoBERTa's.
+  const at::Tensor inputs = shape.size() == 4 ? at::randn(shape) : at::randint(2, 61, {2, 11}, at::kLong);
   const at::Tensor logits = logits_of(*model, inputs);
   ModelInfo facts = model_info_of(*model, published.input.shape);
   facts.roles = {.pad = 0, .unknown = {}, .begin = 1, .end = 2, .mask = {}};
@@ -54,6 +54,16 @@ TEST_CASE("transformers and timm load what is exported, without a warning and wi
   mean.class_token = false;
   export_with_reference({"timm_vit", vit, images}, scratch / "timm_vit", ExportLayout::timm);
   export_with_reference({"timm_vit_mean", mean, images}, scratch / "timm_vit_mean", ExportLayout::timm);
+  model::VitConfig deit = vit;
+  deit.distillation_token = true;
+  deit.pool = model::VitPool::distilled;
+  model::VitConfig clip = vit;
+  clip.embedding_norm = true;
+  clip.patch_bias = false;
+  clip.activation = model::VitActivation::quick_gelu;
+  clip.layer_norm_epsilon = 1e-5;
+  export_with_reference({"timm_deit", deit, images}, scratch / "timm_deit", ExportLayout::timm);
+  export_with_reference({"timm_clip", clip, images}, scratch / "timm_clip", ExportLayout::timm);
   export_with_reference({"timm_resnet18", model::ResNetConfig<18>{}, {.shape = {3, 32, 32}, .num_classes = 5}},
                         scratch / "timm_resnet18", ExportLayout::timm);
   run_published_weights("load", scratch.path());
@@ -168,6 +178,65 @@ TEST_CASE("what a layout can't express is refused before anything is written", "
           {.shape = {24}, .num_classes = 5, .vocab_size = 61}, ExportLayout::hugging_face);
   refused(model::Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4}, {.shape = {24}, .vocab_size = 61},
           ExportLayout::timm);
+}
+
+TEST_CASE("features that no family has are refused with their key", "[pretrained]") {
+  const ModelInfo text{.input_shape = {24}, .vocab_size = 61, .num_outputs = 5};
+  const ModelInfo images{.input_shape = {3, 32, 32}, .num_outputs = 5};
+  const auto obstacle = [](const model::NetworkConfig& network, const ModelInfo& facts, ExportLayout layout) {
+    return obstacle_to(layout, network, facts).value_or("none");
+  };
+  const auto in_transformers = [&](const model::NetworkConfig& network, const ModelInfo& facts) {
+    return obstacle(network, facts, ExportLayout::hugging_face);
+  };
+  using Catch::Contains;
+  const model::BertConfig bert;
+  CHECK(in_transformers(bert, text) == "none");
+  model::BertConfig shifted = bert;
+  shifted.position_offset = 3;
+  CHECK_THAT(in_transformers(shifted, text), Contains("no Roberta whose model.position_offset isn't"));
+  shifted.pad_token_id = 2;
+  CHECK_THAT(in_transformers(shifted, text), Contains("no Roberta without model.dropout_before_pooler"));
+  shifted.embedding_size = 8;
+  CHECK_THAT(in_transformers(shifted, text), Contains("no Roberta with a model.embedding_size"));
+  model::BertConfig distilbert = bert;
+  distilbert.type_vocab_size = 0;
+  CHECK_THAT(in_transformers(distilbert, text), Contains("no DistilBert with model.pooler tanh; expected relu"));
+  distilbert.layer_norm_epsilon = 1e-5;
+  CHECK_THAT(in_transformers(distilbert, text), Contains("model.layer_norm_epsilon other than 1e-12"));
+  model::BertConfig normalized = bert;
+  normalized.normalize_pooled = true;
+  CHECK_THAT(in_transformers(normalized, text), Contains("model.normalize_pooled"));
+  model::BertConfig max = bert;
+  max.pooling = model::BertPooling::max;
+  CHECK_THAT(in_transformers(max, text), Contains("the largest values"));
+
+  model::VitConfig clip;
+  clip.embedding_norm = true;
+  clip.patch_bias = false;
+  CHECK_THAT(in_transformers(clip, images), Contains("model.embedding_norm"));
+  CHECK_THAT(obstacle(clip, images, ExportLayout::timm), Contains("model.layer_norm_epsilon isn't 1e-5"));
+  clip.layer_norm_epsilon = 1e-5;
+  CHECK(obstacle(clip, images, ExportLayout::timm) == "none");
+  clip.patch_bias = true;
+  CHECK_THAT(obstacle(clip, images, ExportLayout::timm), Contains("model.patch_bias"));
+  model::VitConfig deit;
+  deit.distillation_token = true;
+  CHECK_THAT(obstacle(deit, images, ExportLayout::timm), Contains("model.pool doesn't classify"));
+}
+
+TEST_CASE("a config.json with a feature that no key expresses is told as such", "[pretrained]") {
+  const model::NetworkConfig bert = model::BertConfig{};
+  const ModelInfo facts{.input_shape = {24}, .vocab_size = 61};
+  const auto found = [&](const nlohmann::json& config_json) { return differences(config_json, bert, facts); };
+  CHECK(found({{"model_type", "bert"}, {"hidden_act", "relu"}}) ==
+        std::vector<std::string>{"hidden_act is \"relu\" in config.json and \"gelu\" here (no key of model.kind bert "
+                                 "changes it)"});
+  CHECK(found({{"model_type", "electra"}, {"embedding_size", 128}}) ==
+        std::vector<std::string>{"embedding_size is 128 in config.json and 768 here (model.embedding_size)"});
+  CHECK(found({{"model_type", "distilbert"}, {"dim", 384}, {"sinusoidal_pos_embds", true}}).size() == 2);
+  CHECK(found({{"model_type", "roberta"}, {"pad_token_id", 1}}) ==
+        std::vector<std::string>{"pad_token_id is 1 in config.json and -1 here (model.position_offset)"});
 }
 
 TEST_CASE("the tokenizer's files go along, under the names that others know", "[pretrained]") {

@@ -26,6 +26,26 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_fact
 VIT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=16, patch_size=4, num_channels=3, num_labels=5)
 
 
+ROBERTA = BERT | dict(max_position_embeddings=26, pad_token_id=1, type_vocab_size=1, layer_norm_eps=1e-12)
+DISTILBERT = dict(vocab_size=61, dim=32, n_layers=2, n_heads=4, hidden_dim=48, max_position_embeddings=24)
+ELECTRA = BERT | dict(embedding_size=16)
+
+
+def encoder_families():
+    t = transformers
+    return {
+        "roberta_mlm": t.RobertaForMaskedLM(t.RobertaConfig(**ROBERTA)),
+        "roberta_classifier": t.RobertaForSequenceClassification(t.RobertaConfig(**ROBERTA, num_labels=5)),
+        "roberta_tags": t.RobertaForTokenClassification(t.RobertaConfig(**ROBERTA, num_labels=5)),
+        "distilbert_mlm": t.DistilBertForMaskedLM(t.DistilBertConfig(**DISTILBERT)),
+        "distilbert_classifier": t.DistilBertForSequenceClassification(t.DistilBertConfig(**DISTILBERT, num_labels=5)),
+        "electra_mlm": t.ElectraForMaskedLM(t.ElectraConfig(**ELECTRA)),
+        "electra_classifier": t.ElectraForSequenceClassification(t.ElectraConfig(**ELECTRA, num_labels=5)),
+        "deit": t.DeiTForImageClassification(t.DeiTConfig(**VIT)),
+        "deit_with_teacher": t.DeiTForImageClassificationWithTeacher(t.DeiTConfig(**VIT)),
+    }
+
+
 def networks():
     t = transformers
     return {
@@ -37,7 +57,7 @@ def networks():
         "llama": t.LlamaForCausalLM(t.LlamaConfig(**LLAMA, rope_parameters=LLAMA3)),
         "llama_tied": t.LlamaForCausalLM(t.LlamaConfig(**LLAMA, tie_word_embeddings=True)),
         "vit": t.ViTForImageClassification(t.ViTConfig(**VIT)),
-    } | {name: llama_families.build(name) for name in llama_families.configs()}
+    } | {name: llama_families.build(name) for name in llama_families.configs()} | encoder_families()
 
 
 def logits_of(model, inputs):
@@ -55,7 +75,7 @@ def save():
         model.tie_weights()
         model.save_pretrained(ROOT / name / "plain")
         model.save_pretrained(ROOT / name / "sharded", max_shard_size="20KB")
-        inputs = torch.randn(2, 3, 16, 16) if name == "vit" else torch.randint(61, (2, 11))
+        inputs = torch.randn(2, 3, 16, 16) if name.startswith(("vit", "deit")) else torch.randint(2, 61, (2, 11))
         logits = logits_of(model, inputs)
         tensors = {"inputs": inputs} | ({} if logits is None else {"logits": logits.contiguous()})
         safetensors.torch.save_file(tensors, ROOT / name / "reference.safetensors")

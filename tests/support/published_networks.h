@@ -23,6 +23,41 @@ struct PublishedNetwork {
   model::InputSpec input{};
 };
 
+/// The networks of other families that bert and vit can be.
+inline std::vector<PublishedNetwork> encoder_families(const model::BertConfig& bert, const model::VitConfig& vit) {
+  const model::InputSpec tokens{.shape = {24}, .vocab_size = 61};
+  const model::InputSpec labelled{.shape = {24}, .num_classes = 5, .vocab_size = 61};
+  const model::InputSpec images{.shape = {3, 16, 16}, .num_classes = 5};
+  model::BertConfig roberta = bert;
+  roberta.max_position_embeddings = 26;
+  roberta.position_offset = 2;
+  roberta.type_vocab_size = 1;
+  roberta.pad_token_id = 1;
+  roberta.dropout_before_pooler = true;
+  model::BertConfig roberta_tags = roberta;
+  roberta_tags.head = model::BertHead::token_classification;
+  model::BertConfig distilbert = bert;
+  distilbert.type_vocab_size = 0;
+  distilbert.pooler = model::BertPooler::relu;
+  model::BertConfig electra = bert;
+  electra.embedding_size = 16;
+  electra.pooler = model::BertPooler::gelu;
+  electra.dropout_before_pooler = true;
+  model::VitConfig deit = vit;
+  deit.distillation_token = true;
+  model::VitConfig with_teacher = deit;
+  with_teacher.pool = model::VitPool::distilled;
+  return {{"roberta_mlm", roberta, tokens},
+          {"roberta_classifier", roberta, labelled},
+          {"roberta_tags", roberta_tags, labelled},
+          {"distilbert_mlm", distilbert, tokens},
+          {"distilbert_classifier", distilbert, labelled},
+          {"electra_mlm", electra, tokens},
+          {"electra_classifier", electra, labelled},
+          {"deit", deit, images},
+          {"deit_with_teacher", with_teacher, images}};
+}
+
 inline std::vector<PublishedNetwork> published_networks() {
   const model::InputSpec tokens{.shape = {24}, .vocab_size = 61};
   const model::InputSpec labelled{.shape = {24}, .num_classes = 5, .vocab_size = 61};
@@ -48,6 +83,7 @@ inline std::vector<PublishedNetwork> published_networks() {
                                             {"gpt2", gpt2, tokens},       {"llama", llama, tokens},
                                             {"llama_tied", tied, tokens}, {"vit", vit, images}};
   for (const NamedLlama& family : llama_families()) networks.push_back({family.name, family.config, tokens});
+  for (PublishedNetwork& network : encoder_families(bert, vit)) networks.push_back(std::move(network));
   return networks;
 }
 

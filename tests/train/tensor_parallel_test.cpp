@@ -35,6 +35,33 @@ void of_images(experiment::Experiment& experiment) {
                            .drop_path = 0.1})(experiment);
 }
 
+/// What RoBERTa, DistilBERT and ELECTRA have in their embeddings, together.
+void of_other_embeddings(experiment::Experiment& experiment) {
+  of_masked_tokens(experiment);
+  model::BertConfig config = bert();
+  config.embedding_size = 8;
+  config.position_offset = 2;
+  config.max_position_embeddings += 2;
+  config.type_vocab_size = 0;
+  network(config)(experiment);
+}
+
+/// What DeiT and CLIP's image tower have, together.
+void of_other_images(experiment::Experiment& experiment) {
+  network(model::VitConfig{.hidden_size = 16,
+                           .num_layers = 2,
+                           .num_heads = 4,
+                           .intermediate_size = 32,
+                           .patch_size = 4,
+                           .patch_bias = false,
+                           .distillation_token = true,
+                           .embedding_norm = true,
+                           .activation = model::VitActivation::quick_gelu,
+                           .pool = model::VitPool::distilled,
+                           .dropout = 0.2,
+                           .attention_dropout = 0.1})(experiment);
+}
+
 void of_adapters(experiment::Experiment& experiment) {
   network(gpt2())(experiment);
   experiment.model.lora = model::LoraConfig{
@@ -48,6 +75,21 @@ TEST_CASE("ranks that share layers make the steps of one process", "[train][dist
   for (const std::int64_t tensor : {2, 4})
     check_layout({.micro_batches = 2, .clip_norm = 0.5}, {.name = "vit", .tensor = tensor, .change = of_images});
   check_layout(tokens(), {.name = "bert", .tensor = 2, .change = of_masked_tokens});
+}
+
+TEST_CASE("ranks that share layers make the steps of one process for every family of bert and vit",
+          "[train][dist][tensor]") {
+  for (const bool sequence_parallel : {false, true}) {
+    check_layout(tokens(), {.name = "embeddings of other berts",
+                            .tensor = 2,
+                            .sequence_parallel = sequence_parallel,
+                            .change = of_other_embeddings});
+    check_layout({.micro_batches = 2, .clip_norm = 0.5}, {.name = "embeddings of other vits",
+                                                          .tensor = 2,
+                                                          .sequence_parallel = sequence_parallel,
+                                                          .change = of_other_images});
+  }
+  check_layout(tokens(), {.name = "stages", .pipeline = 2, .tensor = 2, .change = of_other_embeddings});
 }
 
 TEST_CASE("adapters are split with the matrices beside them", "[train][dist][tensor]") {

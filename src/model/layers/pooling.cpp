@@ -1,6 +1,7 @@
 #include "model/layers/pooling.h"
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/amax.h>
 #include <ATen/ops/max_pool2d.h>
 
 namespace trainctl::model {
@@ -29,6 +30,18 @@ at::Tensor mean_of_tokens(const at::Tensor& hidden, const at::Tensor& key_mask) 
   if (!key_mask.defined()) return hidden.mean(1);
   const at::Tensor weights = key_mask.unsqueeze(2).to(hidden.scalar_type());
   return hidden.mul(weights).sum(1).div(weights.sum(1).clamp_min(1));
+}
+
+at::Tensor max_of_tokens(const at::Tensor& hidden, const at::Tensor& key_mask) {
+  // sentence-transformers takes the same small number; half precision has none like it.
+  const double lowest = hidden.scalar_type() == at::kHalf ? -6e4 : -1e9;
+  const at::Tensor seen = key_mask.defined() ? hidden.masked_fill(key_mask.logical_not().unsqueeze(2), lowest) : hidden;
+  return seen.amax(1);
+}
+
+at::Tensor unit_length(const at::Tensor& rows) {
+  constexpr double kShortest = 1e-12;  // of torch.nn.functional.normalize
+  return rows.div(rows.mul(rows).sum(1, /*keepdim=*/true).clamp_min(kShortest * kShortest).sqrt());
 }
 
 }  // namespace trainctl::model

@@ -22,4 +22,10 @@ at::Tensor global_average_pool(const at::Tensor& input);
 /// padding.
 at::Tensor mean_of_tokens(const at::Tensor& hidden, const at::Tensor& key_mask);
 
+/// Largest values over tokens that are not padding: [B, T, D] -> [B, D].
+at::Tensor max_of_tokens(const at::Tensor& hidden, const at::Tensor& key_mask);
+
+/// Divides each row by its Euclidean length: [B, D].
+at::Tensor unit_length(const at::Tensor& rows);
+
 }  // namespace trainctl::model
