@@ -80,6 +80,17 @@ struct GroupNormLayer {
   }
 };
 
+struct LayerScaleLayer {
+  static constexpr std::string_view kind = "layer_scale";
+  double init_value = 1e-6;
+  static constexpr auto fields() {
+    return std::tuple{config::field<&LayerScaleLayer::init_value>(
+        "First value of the learned factor of each channel or feature (https://arxiv.org/abs/2103.17239). The factors "
+        "are one parameter, with the layer's name.",
+        config::positive)};
+  }
+};
+
 /// Layers without settings, by what they do to shapes.
 struct FlattenLayer {
   static constexpr std::string_view kind = "flatten";
@@ -232,13 +243,13 @@ struct ConcatLayer {
 
 using LayerKind = config::OneOf<
     Conv2dLayer, DepthwiseConv2dLayer, ConvTranspose2dLayer, LinearLayer, EmbeddingLayer, PositionEmbeddingLayer,
-    AttentionLayer, BatchNormLayer, LayerNormLayer, RmsNormLayer, GroupNormLayer, ActivationLayer<Activation::relu>,
-    ActivationLayer<Activation::relu6>, ActivationLayer<Activation::silu>, ActivationLayer<Activation::mish>,
-    ActivationLayer<Activation::sigmoid>, ActivationLayer<Activation::tanh>, ActivationLayer<Activation::hardswish>,
-    ActivationLayer<Activation::hardsigmoid>, ActivationLayer<Activation::softplus>, GeluLayer, LeakyReluLayer,
-    EluLayer, DropoutLayer, DropPathLayer, MaxPoolLayer, AvgPoolLayer, GlobalAvgPoolLayer, UpsampleLayer, FlattenLayer,
-    ImageToTokensLayer, MeanOfTokensLayer, FirstTokenLayer, SequenceLayer, RepeatLayer, ResidualLayer, AddLayer,
-    MultiplyLayer, ConcatLayer>;
+    AttentionLayer, BatchNormLayer, LayerNormLayer, RmsNormLayer, GroupNormLayer, LayerScaleLayer,
+    ActivationLayer<Activation::relu>, ActivationLayer<Activation::relu6>, ActivationLayer<Activation::silu>,
+    ActivationLayer<Activation::mish>, ActivationLayer<Activation::sigmoid>, ActivationLayer<Activation::tanh>,
+    ActivationLayer<Activation::hardswish>, ActivationLayer<Activation::hardsigmoid>,
+    ActivationLayer<Activation::softplus>, GeluLayer, LeakyReluLayer, EluLayer, DropoutLayer, DropPathLayer,
+    MaxPoolLayer, AvgPoolLayer, GlobalAvgPoolLayer, UpsampleLayer, FlattenLayer, ImageToTokensLayer, MeanOfTokensLayer,
+    FirstTokenLayer, SequenceLayer, RepeatLayer, ResidualLayer, AddLayer, MultiplyLayer, ConcatLayer>;
 
 struct LayerConfig {
   LayerKind layer;

@@ -223,8 +223,9 @@ class Walk {
   /// Layers that change no shape.
   template <class Layer>
   requires(kIsActivation<Layer> || std::same_as<Layer, GeluLayer> || std::same_as<Layer, LeakyReluLayer> ||
-           std::same_as<Layer, EluLayer> || std::same_as<Layer, DropoutLayer> ||
-           std::same_as<Layer, DropPathLayer>) std::optional<Shape> output_of(const Layer& layer, const Shape& input) {
+           std::same_as<Layer, EluLayer> || std::same_as<Layer, DropoutLayer> || std::same_as<Layer, DropPathLayer> ||
+           std::same_as<Layer, LayerScaleLayer>) std::optional<Shape> output_of(const Layer& layer,
+                                                                                const Shape& input) {
     if (input.form == Form::ids) return wrong_input(layer.kind, "numbers", input, "embedding comes first");
     return input;
   }

@@ -4,11 +4,11 @@ import os
 import shutil
 import unittest
 
-from trainctl_process import InScratch, run, write_experiment
+from trainctl_process import ROOT, InScratch, run, write_experiment
 
 try:
     import torch
-    from safetensors.torch import load_file
+    from safetensors.torch import load_file, save_file
 except ImportError:
     torch = None
 
@@ -77,6 +77,19 @@ class PretrainedWeights(InScratch):
         self.assertEqual(self.evaluated(first, "vit.pth"), self.evaluated(first, "run"))
         shutil.rmtree(published)
         self.passes("eval", self.root / "tuned/config.yaml", "--checkpoint", "tuned")
+
+    def test_a_list_of_layers_starts_from_a_file_of_timm(self):
+        try:
+            import timm
+            import yaml
+        except ImportError:
+            self.skipTest("no timm for Python")
+        listed = yaml.safe_load((ROOT / "configs/layers/mobilenet_v3_small.yaml").read_text())["model"]
+        save_file(timm.create_model("mobilenetv3_small_100", num_classes=4).state_dict(), self.root / "timm.safetensors")
+        config = self.config(json.dumps(listed | {"init_from": "timm.safetensors", "init_policy": "strict"}))
+        trained = self.passes("train", config, "--run-dir", "run", "--set", "train.steps=1")
+        self.assertIn("weights from timm.safetensors", trained.stderr)
+        self.assertNotIn("newly initialized", trained.stderr)
 
     def test_a_hostile_file_is_refused_and_does_not_run(self):
         torch.save({"state_dict": {"head.weight": Evil(self.root / "ran")}}, self.root / "evil.pth")

@@ -74,6 +74,7 @@ LayersConfig others() {
                       {ActivationLayer<Activation::mish>{}},
                       {layer_graph::Conv2dLayer{.channels = 16, .dilation = 2, .groups = 4}},
                       {layer_graph::LayerNormLayer{}},
+                      {layer_graph::LayerScaleLayer{.init_value = 0.5}},
                       {ActivationLayer<Activation::hardswish>{}},
                       {layer_graph::MultiplyLayer{.branches = {{}, squeeze}}},
                       {layer_graph::AvgPoolLayer{.kernel_size = 3, .stride = 2, .padding = 1}},

@@ -24,7 +24,7 @@ CONFIGS = pathlib.Path(__file__).resolve().parents[2] / "configs" / "layers"
 PARAMETERS = {
     "conv2d": ("weight", "bias"), "depthwise_conv2d": ("weight", "bias"), "conv_transpose2d": ("weight", "bias"),
     "linear": ("weight", "bias"), "batch_norm": ("weight", "bias"), "layer_norm": ("weight", "bias"),
-    "group_norm": ("weight", "bias"), "rms_norm": ("weight",), "embedding": ("weight",),
+    "group_norm": ("weight", "bias"), "rms_norm": ("weight",), "layer_scale": ("",), "embedding": ("weight",),
     "position_embedding": ("weight",), "attention": ("qkv.weight", "qkv.bias", "proj.weight", "proj.bias"),
 }
 
@@ -47,7 +47,7 @@ def names_of(layers, prefix=""):
             yield from names_of(branch, f"{name}.branches.{i}.")
         for entry in PARAMETERS.get(kind, ()):
             if not (entry.endswith("bias") and layer.get("bias") is False):
-                yield f"{name}.{entry}"
+                yield f"{name}.{entry}" if entry else name
 
 
 class AsListed(nn.Module):
@@ -188,7 +188,7 @@ LANGUAGE_MODEL = [{"kind": "embedding"}, {"kind": "position_embedding"},
 SQUEEZE = [{"kind": "multiply", "branches": [[], [{"kind": "global_avg_pool"}, {"kind": "conv2d"}, {"kind": "silu"},
                                                   {"kind": "conv2d"}, {"kind": "hardsigmoid"}]]}]
 OTHERS = [{"kind": "conv2d"}, {"kind": "group_norm"}, {"kind": "mish"}, {"kind": "conv2d"}, {"kind": "layer_norm"},
-          {"kind": "hardswish"}, *SQUEEZE, {"kind": "avg_pool"}, {"kind": "conv_transpose2d"}, {"kind": "leaky_relu"},
+          {"kind": "layer_scale"}, {"kind": "hardswish"}, *SQUEEZE, {"kind": "avg_pool"}, {"kind": "conv_transpose2d"}, {"kind": "leaky_relu"},
           {"kind": "add", "branches": [[{"kind": "conv2d"}], [{"kind": "conv2d", "bias": False}, {"kind": "elu"}]]},
           {"kind": "upsample"}, {"kind": "max_pool"}, {"kind": "softplus"}, {"kind": "flatten"}, {"kind": "linear"},
           {"kind": "rms_norm"}, {"kind": "sigmoid"}, {"kind": "linear", "bias": False}, {"kind": "batch_norm"}, {"kind": "tanh"},
@@ -209,6 +209,15 @@ class PixelNorm(nn.LayerNorm):
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
+class LayerScale(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((channels,), 0.5))
+
+    def forward(self, x):
+        return x * self.gamma[:, None, None]
+
+
 class TwoBranches(nn.Module):
     def __init__(self):
         super().__init__()
@@ -221,7 +230,7 @@ class TwoBranches(nn.Module):
 def others():
     return nn.Sequential(
         nn.Conv2d(3, 16, 5, 2, 2), nn.GroupNorm(4, 16), nn.Mish(), nn.Conv2d(16, 16, 3, padding=2, dilation=2, groups=4),
-        PixelNorm(16), nn.Hardswish(), Squeeze(16), nn.AvgPool2d(3, 2, 1), nn.ConvTranspose2d(16, 8, 3, 2, 1, 1),
+        PixelNorm(16), LayerScale(16), nn.Hardswish(), Squeeze(16), nn.AvgPool2d(3, 2, 1), nn.ConvTranspose2d(16, 8, 3, 2, 1, 1),
         nn.LeakyReLU(0.1), TwoBranches(), nn.Upsample(scale_factor=2), nn.MaxPool2d(3, 2, 1), nn.Softplus(),
         nn.Flatten(), nn.Linear(8 * 16 * 16, 32), nn.RMSNorm(32, eps=1e-6), nn.Sigmoid(), nn.Linear(32, 24, bias=False),
         nn.BatchNorm1d(24), nn.Tanh(), nn.Linear(24, 10))

@@ -34,6 +34,7 @@ inline model::LayersConfig layers_of_every_kind() {
                      {DepthwiseConv2dLayer{.dilation = 2}},
                      {ActivationLayer<Activation::relu6>{}},
                      {LayerNormLayer{}},
+                     {LayerScaleLayer{.init_value = 0.5}},
                      {ActivationLayer<Activation::hardswish>{}},
                      {MultiplyLayer{.branches = {{}, squeeze}}},
                      {AvgPoolLayer{.kernel_size = 3, .stride = 2, .padding = 1}},

@@ -180,6 +180,8 @@ ListLayer::Work ListLayer::make_leaf(const LayerConfig& config, const std::strin
     if constexpr (std::same_as<Layer, layer_graph::PositionEmbeddingLayer>)
       return sequence(child<PositionEmbedding>(name, layer.length.value.value_or(*input.length), *input.features));
     if constexpr (std::same_as<Layer, layer_graph::MeanOfTokensLayer>) return sequence(child<MeanOfTokens>(name));
+    if constexpr (std::same_as<Layer, layer_graph::LayerScaleLayer>)
+      return unary(child<LayerScale>("", name, input, layer.init_value));
     if (UnaryLayer* const norm = add_norm(config, name, input)) return unary(*norm);
     if constexpr (std::same_as<Layer, layer_graph::DropoutLayer>) return unary(child<Dropout>(name, layer.p));
     if constexpr (std::same_as<Layer, layer_graph::DropPathLayer>) return unary(child<DropPath>(name, layer.p));

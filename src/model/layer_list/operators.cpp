@@ -118,6 +118,14 @@ at::Tensor GroupNorm::compute(const at::Tensor& input) {
   return at::group_norm(input, groups_, weight_, bias_, epsilon_);
 }
 
+LayerScale::LayerScale(const std::string& name, const layer_graph::Shape& input, double init_value)
+    : factors_(parameter(name, {*input.features}, Init::constant(init_value))),
+      is_image_(input.form == layer_graph::Form::image) {}
+
+at::Tensor LayerScale::compute(const at::Tensor& input) {
+  return input.mul(is_image_ ? factors_.view({-1, 1, 1}) : factors_);
+}
+
 TransposedConvolution::TransposedConvolution(const TransposedConvolutionSpec& spec)
     : layer_(spec.layer),
       weight_(parameter("weight", {spec.in_channels, spec.out_channels, spec.layer.kernel_size, spec.layer.kernel_size},

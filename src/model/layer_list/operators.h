@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "layer_graph/config.h"
+#include "layer_graph/shape.h"
 #include "model/layer.h"
 #include "model/layers/attention.h"
 #include "model/layers/layer_norm.h"
@@ -56,6 +57,18 @@ class GroupNorm final : public UnaryLayer {
   at::Tensor& bias_;    // [C]
   std::int64_t groups_;
   double epsilon_;
+};
+
+/// Multiplies each channel of an image, or each feature, by a learned factor (https://arxiv.org/abs/2103.17239). The
+/// factors are one parameter, with the layer's name.
+class LayerScale final : public UnaryLayer {
+ public:
+  LayerScale(const std::string& name, const layer_graph::Shape& input, double init_value);
+  at::Tensor compute(const at::Tensor& input) override;
+
+ private:
+  at::Tensor& factors_;  // [C]
+  bool is_image_;
 };
 
 struct TransposedConvolutionSpec {
