@@ -130,6 +130,9 @@ TEST_CASE("what a bert can't be is refused with a reason", "[model]") {
   CHECK_THROWS_WITH(build(testing::with_network(heads), tokens()), Catch::Contains("num_heads"));
   CHECK_THROWS_WITH(build(testing::with_network(small_bert()), {.shape = {33}, .vocab_size = 97}),
                     Catch::Contains("positions for 32"));
+  BertConfig shifted = small_bert();
+  shifted.position_offset = 9;
+  CHECK_THROWS_WITH(build(testing::with_network(shifted), tokens()), Catch::Contains("positions for 23"));
   BertConfig padding = small_bert();
   padding.pad_token_id = 97;
   CHECK_THROWS_WITH(build(testing::with_network(padding), tokens()), Catch::Contains("pad_token_id"));

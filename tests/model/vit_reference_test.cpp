@@ -93,6 +93,9 @@ TEST_CASE("what a vit can't be is refused with a reason", "[model]") {
   VitConfig pool = small_vit();
   pool.class_token = false;
   CHECK_THROWS_WITH(build(testing::with_network(pool), kImages), Catch::Contains("class token"));
+  VitConfig distilled = small_vit();
+  distilled.pool = VitPool::distilled;
+  CHECK_THROWS_WITH(build(testing::with_network(distilled), kImages), Catch::Contains("no distillation token"));
   CHECK_THROWS_AS(build(testing::with_network(small_vit()), {.shape = {24}, .num_classes = 2, .vocab_size = 9}),
                   core::Error);
 }

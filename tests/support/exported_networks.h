@@ -72,6 +72,9 @@ inline std::vector<ExportedNetwork> exported_networks() {
   model::BertConfig mean = tags;
   tags.head = model::BertHead::token_classification;
   mean.pooling = model::BertPooling::mean;
+  model::BertConfig max = mean;
+  max.pooling = model::BertPooling::max;
+  max.normalize_pooled = true;
   model::LstmConfig lm{.hidden_size = 16, .num_layers = 2, .dropout = 0.1};
   model::LstmConfig both = lm;
   both.bidirectional = true;
@@ -79,9 +82,16 @@ inline std::vector<ExportedNetwork> exported_networks() {
   model::VitConfig vit{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .intermediate_size = 48, .patch_size = 4};
   vit.pool = model::VitPool::avg;
   vit.class_token = false;
+  model::VitConfig clip = vit;
+  clip.pool = model::VitPool::token;
+  clip.class_token = true;
+  clip.patch_bias = false;
+  clip.embedding_norm = true;
+  clip.activation = model::VitActivation::quick_gelu;
   const model::LoraConfig lora{.rank = 2, .target_modules = {"c_attn"}};
   networks.push_back({{"bert_tags", tags, labelled}});
   networks.push_back({{"bert_mean", mean, labelled}});
+  networks.push_back({{"bert_max_normalized", max, labelled}});
   networks.push_back({{"lstm", lm, tokens}});
   networks.push_back({{"lstm_classifier", lm, labelled}});
   networks.push_back({{"lstm_both_ways", both, labelled}});
@@ -93,6 +103,7 @@ inline std::vector<ExportedNetwork> exported_networks() {
   networks.push_back({{"resnet18", model::ResNetConfig<18>{}, {.shape = {3, 32, 32}, .num_classes = 5}}});
   networks.push_back({{"wide_resnet", model::WideResNetConfig{.depth = 10, .widen_factor = 1}, images}});
   networks.push_back({{"vit_mean", vit, images}});
+  networks.push_back({{"vit_clip", clip, images}});
   networks.push_back({{"layers", model::LayersConfig::starter(), images}});
   networks.push_back({{"layers_of_every_kind", layers_of_every_kind(), images}});
   networks.push_back({{"layers_tokens", layers_for_tokens(), labelled}});
