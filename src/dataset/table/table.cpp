@@ -19,6 +19,7 @@
 #include "dataset/sources.h"
 #include "dataset/table/table_data.h"
 #include "dataset/table/table_encoding.h"
+#include "dataset/text/class_labels.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -155,18 +156,7 @@ std::vector<std::size_t> usable_rows(const TableData& data, MissingValues missin
 
 std::vector<std::string> class_names(const TableConfig& config, const TableData& data) {
   if (config.label_type == LabelType::value || !config.class_names.empty()) return config.class_names;
-  std::vector<std::string> names = data.label_names;
-  const auto number_of = [](const std::string& name) {
-    double value = std::nan("");
-    const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), value);
-    return problem == std::errc() && end == name.data() + name.size() ? value : std::nan("");
-  };
-  if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return std::isnan(number_of(name)); }))
-    std::sort(names.begin(), names.end(),
-              [&](const std::string& a, const std::string& b) { return number_of(a) < number_of(b); });
-  else
-    std::sort(names.begin(), names.end());
-  return names;
+  return sorted_as_numbers(data.label_names);
 }
 
 /// Returns the number of a label among the names; names.size() if it is none of them. A label that only ends with a

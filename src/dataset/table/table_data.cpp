@@ -32,15 +32,6 @@ std::string place_text(const std::string& path, std::int64_t line) {
   return path + ":" + std::to_string(line);
 }
 
-std::size_t column_of(const std::string& name, const std::vector<std::string>& header, const std::string& path) {
-  const auto found = std::find(header.begin(), header.end(), name);
-  if (found != header.end()) return static_cast<std::size_t>(found - header.begin());
-  if (core::is_number(name) && std::stoul(name) >= 1 && std::stoul(name) <= header.size()) return std::stoul(name) - 1;
-  const std::string near = core::nearest_word(name, header);
-  throw core::Error(path + ": there is no column '" + name + "'; the columns are " + core::list_words(header))
-      .hint(near.empty() ? "columns are chosen by name, or by number from 1" : "did you mean " + near + "?");
-}
-
 TableFileFormat format_of(const fs::path& file, TableFileFormat format) {
   if (format != TableFileFormat::auto_) return format;
   const std::string ending = file.extension().string();

@@ -1,5 +1,6 @@
 #include "dataset/text/class_labels.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -30,6 +31,20 @@ void ClassNames::add(std::string_view name, const std::string& place) {
     throw core::Error(place + ": label '" + std::string(name.substr(0, 60)) + "' is the " +
                       core::format_count(static_cast<long long>(names_.size())) + "th different one")
         .hint("is it the right column? dataset.label_type: value takes numbers");
+}
+
+std::vector<std::string> sorted_as_numbers(std::vector<std::string> names) {
+  const auto number_of = [](const std::string& name) {
+    double value = std::nan("");
+    const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), value);
+    return problem == std::errc() && end == name.data() + name.size() ? value : std::nan("");
+  };
+  if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return std::isnan(number_of(name)); }))
+    std::sort(names.begin(), names.end(),
+              [&](const std::string& a, const std::string& b) { return number_of(a) < number_of(b); });
+  else
+    std::sort(names.begin(), names.end());
+  return names;
 }
 
 ClassNumbers::ClassNumbers(std::vector<std::string> names) : names_(std::move(names)) {

@@ -21,6 +21,9 @@ class ClassNames {
   std::set<std::string, std::less<>> names_;
 };
 
+/// Returns the names in the order of their numbers if all are numbers, else in alphabetical order.
+std::vector<std::string> sorted_as_numbers(std::vector<std::string> names);
+
 class ClassNumbers {
  public:
   explicit ClassNumbers(std::vector<std::string> names);

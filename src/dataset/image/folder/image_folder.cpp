@@ -1,15 +1,12 @@
 // DIRECTORY/class/…/image.jpg.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "dataset/image/codec/encoded_source.h"
 #include "dataset/image/folder/folder_index.h"
+#include "dataset/image/folder/image_file.h"
 #include "dataset/sampler/split.h"
 #include "dataset/sources.h"
 
@@ -24,27 +21,6 @@ struct Selection {
   std::optional<std::vector<std::uint32_t>> images;  // none: all
   std::vector<std::int64_t> labels;                  // of the index's classes, in the training set
 };
-
-BadSample unreadable(const core::Error& problem) {
-  BadSample error(problem.what());
-  error.hint("dataset.on_bad_sample: skip or replace goes on without such files");
-  return error;
-}
-
-std::size_t read_whole(const std::string& path, std::vector<std::byte>& buffer) {
-  const core::RegularFile file(path);
-  const auto size = static_cast<std::size_t>(file.size());
-  if (buffer.size() < size) buffer.resize(size);
-  std::size_t have = 0;
-  while (have < size) {
-    const ::ssize_t got = ::read(file.descriptor(), buffer.data() + have, size - have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw core::system_error("read", path);
-    if (got == 0) break;
-    have += static_cast<std::size_t>(got);
-  }
-  return have;
-}
 
 class ImageFolder final : public EncodedImageSource {
  public:
@@ -63,12 +39,7 @@ class ImageFolder final : public EncodedImageSource {
   EncodedSample read(std::int64_t index, std::vector<std::byte>& buffer, std::string& name) const override {
     const std::int64_t image = image_of(index);
     name = path_of(image);
-    std::size_t size = 0;
-    try {
-      size = read_whole(name, buffer);
-    } catch (const core::Error& problem) {
-      throw unreadable(problem);
-    }
+    const std::size_t size = read_image_file(name, buffer);
     return {.image = {.bytes = std::span(buffer).first(size), .name = name}, .label = label_of(image)};
   }
   std::vector<std::int64_t> labels() const override {
@@ -76,12 +47,7 @@ class ImageFolder final : public EncodedImageSource {
     for (std::int64_t index = 0; index < size(); ++index) all.push_back(label_of(image_of(index)));
     return all;
   }
-  void will_need(std::int64_t index) const override {
-    const int descriptor = ::open(path_of(image_of(index)).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (descriptor < 0) return;
-    ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_WILLNEED);
-    ::close(descriptor);
-  }
+  void will_need(std::int64_t index) const override { expect_image_file(path_of(image_of(index))); }
 
   std::string fingerprint() const override {
     std::string text(selection_.index->fingerprint());

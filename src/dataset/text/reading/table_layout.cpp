@@ -146,6 +146,15 @@ char separator_of(std::string_view text, char usual) {
   return best;
 }
 
+std::size_t column_of(const std::string& name, const std::vector<std::string>& header, const std::string& path) {
+  const auto found = std::find(header.begin(), header.end(), name);
+  if (found != header.end()) return static_cast<std::size_t>(found - header.begin());
+  if (core::is_number(name) && std::stoul(name) >= 1 && std::stoul(name) <= header.size()) return std::stoul(name) - 1;
+  const std::string near = core::nearest_word(name, header);
+  throw core::Error(path + ": there is no column '" + name + "'; the columns are " + core::list_words(header))
+      .hint(near.empty() ? "columns are chosen by name, or by number from 1" : "did you mean " + near + "?");
+}
+
 TableLayout layout_of_table(const std::filesystem::path& file, std::string_view text, TableFormat format,
                             const config::AutoOr<std::int64_t>& header_lines, ColumnChoice choice) {
   TableLayout layout{.format = format};

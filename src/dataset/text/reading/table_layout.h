@@ -36,6 +36,10 @@ struct TableLayout {
 /// semicolon or bar.
 char separator_of(std::string_view text, char usual);
 
+/// Returns the number, from 0, of a column that is chosen by its name or by its number from 1. Throws core::Error, with
+/// the columns that there are, if there is no such column.
+std::size_t column_of(const std::string& name, const std::vector<std::string>& header, const std::string& path);
+
 /// Finds comments and header by the first rows. Columns that are chosen by name have a header. Otherwise a header is
 /// words over a column of numbers, or short titles over texts. A header of Orange's tables has three lines: names,
 /// types, and roles. `header_lines` counts them in place of that. Throws core::Error if the text ends before the
