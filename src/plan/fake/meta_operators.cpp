@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "plan/fake/meta_losses.h"
 #include "runtime/fake_tensor.h"
 
 namespace trainctl::plan {
@@ -372,6 +373,7 @@ void add_meta_operators() {
     for (const char* name : {"logical_and.out", "logical_or.out", "logical_xor.out"}) aten.impl(name, &binary);
     aten.impl("_local_scalar_dense", &local_scalar);
     aten.impl("mse_loss_backward", &mse_loss_backward);
+    add_meta_losses(aten);
     aten.impl("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", &round_by_tensor);
     aten.impl("fake_quantize_per_channel_affine_cachemask", &round_by_channel);
     aten.impl("_fake_quantize_learnable_per_tensor_affine", &round_learned);
