@@ -41,7 +41,6 @@ inline constexpr config::Renamed kRenamed[] = {
     {"dataset", "classes", "class_from"},
     {"dataset", "class_from: top", "class_from: top_folder"},
     {"dataset", "class_from: path", "class_from: full_path"},
-    {"dataset", "labels", "class_names", "images"},
     {"dataset", "ids", "token_dtype"},
     {"dataset", "kind: token_shards", "kind: tokenized"},
     {"dataset", "missing", "missing_values"},
