@@ -106,6 +106,12 @@ std::string jpeg_text(const dataset::Image& image) {
   return core::base64({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
+std::string class_names(const StatReport& report, const std::vector<std::int64_t>& labels) {
+  std::vector<std::string> names;
+  for (const std::int64_t label : labels) names.push_back(class_name(report, static_cast<std::size_t>(label)));
+  return core::list_words(names);
+}
+
 std::string thumbnails(const StatReport& report, const dataset::Source& source) {
   if (!source.spec().is_image()) return "";
   const SetReader reader(source);
@@ -118,8 +124,7 @@ std::string thumbnails(const StatReport& report, const dataset::Source& source) 
       if (sample.image->channels != 1 && sample.image->channels != 3) return "";
       const std::string name = core::escape_html(reader.name(index));
       html += "<figure><img alt=\"" + name + "\" title=\"" + name + "\" src=\"data:image/jpeg;base64," +
-              jpeg_text(*sample.image) + "\"><figcaption>" +
-              core::escape_html(class_name(report, static_cast<std::size_t>(std::max<std::int64_t>(0, sample.label)))) +
+              jpeg_text(*sample.image) + "\"><figcaption>" + core::escape_html(class_names(report, sample.labels)) +
               "</figcaption></figure>\n";
     } catch (const core::Error& error) {
       html += "<figure><figcaption>" + core::escape_html(error.what()) + "</figcaption></figure>\n";

@@ -12,15 +12,24 @@ namespace {
 ReadSample read_file(const dataset::EncodedImageSource& source, std::int64_t index) {
   std::vector<std::byte> buffer;
   std::string name;
-  const dataset::EncodedSample sample = source.read(index, buffer, name);
-  return {.label = sample.label,
-          .bytes = static_cast<std::int64_t>(sample.image.bytes.size()),
-          .image = dataset::decode(sample.image)};
+  const dataset::EncodedSample encoded = source.read(index, buffer, name);
+  ReadSample sample{.bytes = static_cast<std::int64_t>(encoded.image.bytes.size()),
+                    .image = dataset::decode(encoded.image)};
+  if (source.spec().targets == dataset::Targets::label_sets) {
+    const std::span<const std::int64_t> labels = source.label_set(index);
+    sample.labels.assign(labels.begin(), labels.end());
+  } else if (source.spec().targets == dataset::Targets::class_masks) {
+    source.class_mask(index, {.height = sample.image->height, .width = sample.image->width}, buffer);
+  } else if (encoded.label >= 0) {
+    sample.labels.push_back(encoded.label);
+  }
+  return sample;
 }
 
 ReadSample read_raw(const dataset::RawSource& source, std::int64_t index) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(source.sample_bytes()));
-  ReadSample sample{.label = source.get(index, bytes.data()), .bytes = source.sample_bytes()};
+  ReadSample sample{.bytes = source.sample_bytes()};
+  if (const std::int64_t label = source.get(index, bytes.data()); label >= 0) sample.labels.push_back(label);
   const dataset::SampleSpec& spec = source.spec();
   if (!spec.is_image()) return sample;
   dataset::Image image;

@@ -13,7 +13,7 @@ namespace trainctl::data_tools {
 
 /// A sample that was read.
 struct ReadSample {
-  std::int64_t label = 0;
+  std::vector<std::int64_t> labels{};     // one, or those of a sample that has several; none: not known
   std::int64_t bytes = 0;                 // as stored
   std::optional<dataset::Image> image{};  // of images: decoded
 };

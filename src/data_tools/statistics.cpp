@@ -42,6 +42,14 @@ struct Sums {
     heights.push_back(image.height);
   }
 
+  void add_labels(const std::vector<std::int64_t>& labels) {
+    for (const std::int64_t label : labels) {
+      const auto number = static_cast<std::size_t>(label);
+      if (number >= class_counts.size()) class_counts.resize(number + 1);
+      ++class_counts[number];
+    }
+  }
+
   void add(const Sums& more) {
     const auto add_each = [](auto& to, const auto& from) {
       to.resize(std::max(to.size(), from.size()));
@@ -83,7 +91,8 @@ SetStatistics statistics_of(const dataset::Source& source, const std::string& pa
   constexpr std::int64_t kRun = 16;  // samples that a thread takes at once
   const SetReader reader(source);
   const std::int64_t count = std::min(source.size(), request.max_samples);
-  const bool labelled = source.spec().targets == dataset::Targets::labels;
+  const dataset::Targets targets = source.spec().targets;
+  const bool labelled = targets == dataset::Targets::labels || targets == dataset::Targets::label_sets;
   Sums all;
   std::mutex mutex;
   dataset::for_each_in_parallel((count + kRun - 1) / kRun, request.threads, [&](std::int64_t run) {
@@ -95,10 +104,7 @@ SetStatistics statistics_of(const dataset::Source& source, const std::string& pa
         ++sums.read;
         sums.bytes += sample.bytes;
         if (sample.image) sums.add_pixels(*sample.image);
-        if (!labelled || sample.label < 0) continue;
-        const auto label = static_cast<std::size_t>(sample.label);
-        if (label >= sums.class_counts.size()) sums.class_counts.resize(label + 1);
-        ++sums.class_counts[label];
+        if (labelled) sums.add_labels(sample.labels);
       } catch (const core::Error&) {
         ++sums.bad;
       }

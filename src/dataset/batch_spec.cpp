@@ -140,11 +140,23 @@ BatchSpec batch_spec_of(const WebDatasetConfig& config, const BatchSpecHints& hi
 
 /// Returns the spec of a folder, in which each directory is a class.
 BatchSpec batch_spec_of(const ImageFolderConfig& config, const BatchSpecHints& hints) {
+  if (config.labels) {
+    BatchSpec outline = images({3, 0, 0}, classes(config.facts().num_classes, hints));
+    outline.spec.targets = config.facts().targets;
+    if (outline.spec.targets == Targets::label_sets) outline.target_count = outline.spec.num_classes;
+    return outline;
+  }
   std::error_code error;
   std::int64_t directories = 0;
   for (const auto& entry : std::filesystem::directory_iterator(config.train, error))
     if (entry.is_directory(error)) ++directories;
   return images({3, 0, 0}, classes(hints.num_classes > 0 ? 0 : directories, hints));
+}
+
+BatchSpec batch_spec_of(const SegmentationFolderConfig& config, const BatchSpecHints&) {
+  BatchSpec outline = images({3, 0, 0}, count(config.class_names));
+  outline.spec.targets = Targets::class_masks;
+  return outline;
 }
 
 BatchSpec batch_spec_of(const TableConfig& config, const BatchSpecHints& hints) {
@@ -177,6 +189,7 @@ void transform(BatchSpec& outline, const DatasetConfig& config, const LoaderOpti
                               Phase::training, pixel_output(config, options, config.transforms));
   const ImageShape& output = transforms.output();
   outline.spec.input_shape = {output.channels, output.height, output.width};
+  if (outline.spec.targets == Targets::class_masks) outline.target_count = output.height * output.width;
   const bool is_bytes = transforms.output_kind() == PixelOutput::bytes;
   outline.input_bytes = output.bytes() * (is_bytes ? 1 : static_cast<std::int64_t>(sizeof(float)));
   if (!is_bytes) return;

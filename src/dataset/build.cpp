@@ -54,7 +54,10 @@ std::unique_ptr<SampleWriter> make_writer(const Making& making, const Source& so
     return own;
   }
   const SampleReading reading = source.reading();
-  if (const auto* const* encoded = std::get_if<const EncodedImageSource*>(&reading))
+  const auto* const* const encoded = std::get_if<const EncodedImageSource*>(&reading);
+  if (encoded != nullptr && source.spec().targets == Targets::class_masks)
+    return make_mask_writer(**encoded, make_transforms(making, source.spec()), seed, std::move(cache));
+  if (encoded != nullptr)
     return make_image_writer(**encoded, make_transforms(making, source.spec()), seed, std::move(cache));
   const RawSource& raw = *std::get<const RawSource*>(reading);
   if (source.spec().is_image()) return make_image_writer(raw, make_transforms(making, source.spec()), seed);

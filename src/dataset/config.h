@@ -11,6 +11,7 @@
 #include "dataset/container_config.h"
 #include "dataset/fold_config.h"
 #include "dataset/image_config.h"
+#include "dataset/segmentation_config.h"
 #include "dataset/tagged_text_config.h"
 #include "dataset/text_config.h"
 
@@ -203,7 +204,7 @@ struct SyntheticTokensConfig {
 using PlainSourceConfig =
     config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig, SyntheticTokensConfig, TextLmConfig,
                   TextMlmConfig, TextClassificationConfig, TextTokenClassificationConfig, WebDatasetConfig,
-                  TokenizedConfig, TableConfig, ImageFolderConfig, ChatConfig>;
+                  TokenizedConfig, TableConfig, ImageFolderConfig, ChatConfig, SegmentationFolderConfig>;
 
 struct MixturePart {
   double weight = 1;

@@ -11,6 +11,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::pair<Targets, const char*> kTargets[] = {{Targets::labels, "labels"},
+                                                        {Targets::label_sets, "label_sets"},
+                                                        {Targets::class_masks, "class_masks"},
                                                         {Targets::values, "values"},
                                                         {Targets::token_labels, "token_labels"},
                                                         {Targets::next_tokens, "next_tokens"},

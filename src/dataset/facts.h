@@ -16,6 +16,8 @@ namespace trainctl::dataset {
 /// What a batch's targets are.
 enum class Targets {
   labels,         // int64 [B], below num_classes
+  label_sets,     // int64 [B, num_classes]: 1 where the sample has the label, else 0
+  class_masks,    // int64 [B, H, W], below num_classes; -100 where there is none
   values,         // float [B]: regression
   token_labels,   // int64 [B, T], below num_classes; -100 where there is none
   next_tokens,    // int64 [B, T], each token's successor; -100 where there is none
@@ -85,8 +87,9 @@ struct DatasetFacts {
   config::Stated<EvalFacts> eval;
   std::vector<UnusedKey> unused_keys{};
   std::vector<IndexedFiles> indexed_files{};
-  EvalFacts test{};                  // the test set
-  bool can_fold = false;             // `dataset.fold` chooses among its training samples
+  EvalFacts test{};                                // the test set
+  bool can_fold = false;                           // `dataset.fold` chooses among its training samples
+  std::vector<config::BrokenRule> broken_rules{};  // paths are below the dataset's: "labels.eval"
   bool tests_on_eval_files = false;  // a part of the training set for evaluation leaves the evaluation files for tests
 
   const ImageFacts* images() const { return std::get_if<ImageFacts>(&samples.value); }

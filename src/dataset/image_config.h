@@ -10,6 +10,7 @@
 
 #include "config/field.h"
 #include "dataset/facts.h"
+#include "dataset/image_labels_config.h"
 
 namespace trainctl::dataset {
 
@@ -29,21 +30,34 @@ struct ImageFolderConfig {
   ClassFrom class_from = ClassFrom::top_folder;
   std::vector<std::string> extensions = {"jpg", "jpeg", "png", "webp"};
   std::string cache_dir = ".cache/trainctl";
+  std::optional<ImageLabelsConfig> labels{};
 
   DatasetFacts facts() const {
+    const std::vector<std::string> names = !labels                        ? std::vector<std::string>()
+                                           : !labels->class_names.empty() ? labels->class_names
+                                                                          : labels->label_columns;
     return {.samples = ImageFacts{.num_channels = 3, .are_files = true, .size = std::nullopt},
-            .targets = Targets::labels,
-            .num_classes = 0,
-            .class_names = std::vector<std::string>(),
+            .targets = labels && labels->are_sets() ? Targets::label_sets : Targets::labels,
+            .num_classes = static_cast<std::int64_t>(names.size()),
+            .class_names = names,
             .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
             .test = {.has_own_set = test.has_value(), .kept_share = test_fraction},
-            .can_fold = true};
+            .can_fold = true,
+            .broken_rules = broken_rules()};
+  }
+  std::vector<config::BrokenRule> broken_rules() const {
+    if (!labels) return {};
+    std::vector<config::BrokenRule> broken = labels->broken_rules(eval.has_value(), test.has_value());
+    if (class_from != ClassFrom::top_folder)
+      broken.push_back({{"class_from", "labels"}, "dataset.labels gives the classes, not the folders; leave this out"});
+    return broken;
   }
   static constexpr auto fields() {
     using config::field;
     using C = ImageFolderConfig;
     return std::tuple{
-        field<&C::train>("Directory with a folder for each class.", config::required & config::non_empty),
+        field<&C::train>("Directory with a folder for each class; with `labels`: with images.",
+                         config::required & config::non_empty),
         field<&C::eval>("Directory to evaluate on; its classes are among those of `train`.", config::non_empty),
         field<&C::test>(split_help::test, config::non_empty),
         field<&C::eval_fraction>(
@@ -60,7 +74,9 @@ struct ImageFolderConfig {
             "Files with other endings are passed over; upper case counts as lower. What a file is, its "
             "content says.",
             config::non_empty),
-        field<&C::cache_dir>("Where the list of files is kept for the next run.", config::non_empty),
+        field<&C::cache_dir>("Where the list of files is kept for the next run; with `labels` there is no list.",
+                             config::non_empty),
+        field<&C::labels>("Tables with the images' labels; null: folders are classes."),
     };
   }
 };
@@ -70,12 +86,14 @@ struct TransformTraits {
   config::Stated<bool> is_random;
   config::Stated<bool> needs_bytes;   // comes before normalize
   config::Stated<bool> needs_floats;  // comes after normalize, in the workers
+  config::Stated<bool> masks_follow;  // moves pixels as a mask can follow, or doesn't move them
 };
 
 /// torchvision's RandomResizedCrop, antialiased bilinear (https://arxiv.org/abs/1409.4842).
 struct RandomResizedCropConfig {
   static constexpr std::string_view kind = "random_resized_crop";
-  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
+  static constexpr TransformTraits traits{
+      .is_random = true, .needs_bytes = true, .needs_floats = false, .masks_follow = true};
   std::int64_t size = 224;
   std::optional<std::int64_t> width;
   std::vector<double> scale = {0.08, 1};
@@ -96,7 +114,8 @@ struct RandomResizedCropConfig {
 /// torchvision's Resize, antialiased bilinear.
 struct ResizeConfig {
   static constexpr std::string_view kind = "resize";
-  static constexpr TransformTraits traits{.is_random = false, .needs_bytes = true, .needs_floats = false};
+  static constexpr TransformTraits traits{
+      .is_random = false, .needs_bytes = true, .needs_floats = false, .masks_follow = true};
   std::int64_t size = 256;
   std::optional<std::int64_t> width;
   std::optional<std::int64_t> max_size;
@@ -117,7 +136,8 @@ struct ResizeConfig {
 /// torchvision's CenterCrop: black where the image is smaller.
 struct CenterCropConfig {
   static constexpr std::string_view kind = "center_crop";
-  static constexpr TransformTraits traits{.is_random = false, .needs_bytes = true, .needs_floats = false};
+  static constexpr TransformTraits traits{
+      .is_random = false, .needs_bytes = true, .needs_floats = false, .masks_follow = true};
   std::int64_t size = 224;
   std::optional<std::int64_t> width;
 
@@ -134,7 +154,8 @@ struct CenterCropConfig {
 /// torchvision.transforms.RandomCrop(size of the image, padding).
 struct RandomCropConfig {
   static constexpr std::string_view kind = "random_crop";
-  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
+  static constexpr TransformTraits traits{
+      .is_random = true, .needs_bytes = true, .needs_floats = false, .masks_follow = true};
   std::int64_t padding = 4;
 
   static constexpr auto fields() {
@@ -146,7 +167,8 @@ struct RandomCropConfig {
 /// torchvision.transforms.RandomHorizontalFlip.
 struct RandomHorizontalFlipConfig {
   static constexpr std::string_view kind = "random_horizontal_flip";
-  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = false, .needs_floats = false};
+  static constexpr TransformTraits traits{
+      .is_random = true, .needs_bytes = false, .needs_floats = false, .masks_follow = true};
   double p = 0.5;
 
   static constexpr auto fields() {
@@ -157,7 +179,8 @@ struct RandomHorizontalFlipConfig {
 /// torchvision.transforms.RandomVerticalFlip.
 struct RandomVerticalFlipConfig {
   static constexpr std::string_view kind = "random_vertical_flip";
-  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = false, .needs_floats = false};
+  static constexpr TransformTraits traits{
+      .is_random = true, .needs_bytes = false, .needs_floats = false, .masks_follow = true};
   double p = 0.5;
 
   static constexpr auto fields() {
@@ -168,7 +191,8 @@ struct RandomVerticalFlipConfig {
 /// torchvision's ColorJitter: the four in a random order, each by a random factor.
 struct ColorJitterConfig {
   static constexpr std::string_view kind = "color_jitter";
-  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
+  static constexpr TransformTraits traits{
+      .is_random = true, .needs_bytes = true, .needs_floats = false, .masks_follow = true};
   double brightness = 0;
   double contrast = 0;
   double saturation = 0;
@@ -192,7 +216,8 @@ enum class Interpolation { nearest, bilinear };
 /// torchvision's RandAugment (https://arxiv.org/abs/1909.13719).
 struct RandAugmentConfig {
   static constexpr std::string_view kind = "rand_augment";
-  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
+  static constexpr TransformTraits traits{
+      .is_random = true, .needs_bytes = true, .needs_floats = false, .masks_follow = false};
   std::int64_t num_ops = 2;
   std::int64_t magnitude = 9;
   std::int64_t num_magnitude_bins = 31;
@@ -215,7 +240,8 @@ struct RandAugmentConfig {
 /// torchvision's TrivialAugmentWide (https://arxiv.org/abs/2103.10158).
 struct TrivialAugmentConfig {
   static constexpr std::string_view kind = "trivial_augment";
-  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
+  static constexpr TransformTraits traits{
+      .is_random = true, .needs_bytes = true, .needs_floats = false, .masks_follow = false};
   std::int64_t num_magnitude_bins = 31;
   Interpolation interpolation = Interpolation::nearest;
   double fill = 0;
@@ -236,7 +262,8 @@ enum class AugmentPolicy { imagenet, cifar10, svhn };
 /// torchvision's AutoAugment (https://arxiv.org/abs/1805.09501).
 struct AutoAugmentConfig {
   static constexpr std::string_view kind = "auto_augment";
-  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
+  static constexpr TransformTraits traits{
+      .is_random = true, .needs_bytes = true, .needs_floats = false, .masks_follow = false};
   AugmentPolicy policy = AugmentPolicy::imagenet;
   Interpolation interpolation = Interpolation::nearest;
   double fill = 0;
@@ -255,7 +282,8 @@ struct AutoAugmentConfig {
 /// torchvision.transforms.RandomErasing (https://arxiv.org/abs/1708.04896), after normalisation.
 struct RandomErasingConfig {
   static constexpr std::string_view kind = "random_erasing";
-  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = false, .needs_floats = true};
+  static constexpr TransformTraits traits{
+      .is_random = true, .needs_bytes = false, .needs_floats = true, .masks_follow = false};
   double p = 0.5;
   std::vector<double> scale = {0.02, 0.33};
   std::vector<double> ratio = {0.3, 3.3};
@@ -277,7 +305,8 @@ struct RandomErasingConfig {
 /// Pixels become floats: (pixel / 255 - mean) / std, by channel.
 struct NormalizeConfig {
   static constexpr std::string_view kind = "normalize";
-  static constexpr TransformTraits traits{.is_random = false, .needs_bytes = false, .needs_floats = false};
+  static constexpr TransformTraits traits{
+      .is_random = false, .needs_bytes = false, .needs_floats = false, .masks_follow = true};
   std::vector<double> mean = {0.5};
   std::vector<double> std = {0.5};
 

@@ -98,9 +98,31 @@ void look_for(const SyntheticImagesConfig&, Search&) {}
 void look_for(const SyntheticTokensConfig&, Search&) {}
 
 void look_for(const ImageFolderConfig& config, Search& search) {
+  if (config.labels) {
+    const auto look = [&](const std::string& set, const std::optional<std::string>& directory,
+                          const std::optional<std::string>& table) {
+      if (directory) search.directory(set, *directory);
+      if (table) search.file("labels." + set, *table);
+    };
+    look("train", config.train, config.labels->train);
+    look("eval", config.eval, config.labels->eval);
+    look("test", config.test, config.labels->test);
+    return;
+  }
   search.directory_of_classes("train", config.train);
   if (config.eval) search.directory_of_classes("eval", *config.eval);
   if (config.test) search.directory_of_classes("test", *config.test);
+}
+
+void look_for(const SegmentationFolderConfig& config, Search& search) {
+  const auto look = [&](const std::string& set, const std::optional<ImagesWithMasks>& directories) {
+    if (!directories) return;
+    search.directory(set + ".images", directories->images);
+    search.directory(set + ".masks", directories->masks);
+  };
+  look("train", config.train);
+  look("eval", config.eval);
+  look("test", config.test);
 }
 
 /// Looks for tar shards, token files or tables.

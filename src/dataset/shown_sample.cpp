@@ -9,6 +9,7 @@
 #include "core/base64.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/image/codec/class_mask.h"
 #include "dataset/image/codec/decode.h"
 #include "dataset/image/transform/resample.h"
 #include "dataset/table/table_encoding.h"
@@ -109,15 +110,45 @@ std::string cell_of(const ColumnEncoding& column, const float* inputs) {
   return column.kind == ColumnKind::date ? date_of(value) : core::format_digits(value, 6);
 }
 
-}  // namespace
+/// Mixes the color of a class into a pixel, half and half.
+void blend(const MaskColor& color, std::uint8_t* pixel) {
+  for (const std::uint8_t level : {color.red, color.green, color.blue}) {
+    *pixel = static_cast<std::uint8_t>((*pixel + level + 1) / 2);
+    ++pixel;
+  }
+}
 
-std::string picture_of(const at::Tensor& image, const DatasetConfig& config) {
-  if (image.dim() != 3 || (image.size(0) != 1 && image.size(0) != 3)) return "";
-  const Image drawn = limited_size(bytes_of(image, normalization_of(config)));
+/// Returns a data URI.
+std::string drawing_of(Image image) {
+  const Image drawn = limited_size(std::move(image));
   if (std::max(drawn.height, drawn.width) <= kLongestSideOfPng)
     return "data:image/png;base64," + core::base64(png_of(drawn));
   const std::vector<std::byte> bytes = encode_jpeg(drawn, kJpegQuality);
   return "data:image/jpeg;base64," + core::base64({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+}  // namespace
+
+std::string picture_of(const at::Tensor& image, const DatasetConfig& config) {
+  if (image.dim() != 3 || (image.size(0) != 1 && image.size(0) != 3)) return "";
+  return drawing_of(bytes_of(image, normalization_of(config)));
+}
+
+std::string masked_picture_of(const at::Tensor& image, const at::Tensor& classes, const DatasetConfig& config) {
+  Image drawn = bytes_of(image, normalization_of(config));
+  const at::Tensor numbers = classes.contiguous();
+  for (std::int64_t i = 0; i < numbers.numel(); ++i)
+    if (const std::int64_t number = numbers.const_data_ptr<std::int64_t>()[i]; number >= 0)
+      blend(color_of_class(static_cast<std::uint8_t>(number)), drawn.bytes.data() + 3 * i);
+  return drawing_of(std::move(drawn));
+}
+
+std::string mask_file_of(const at::Tensor& classes) {
+  const at::Tensor numbers = classes.contiguous();
+  const auto* const begin = numbers.const_data_ptr<std::uint8_t>();
+  const std::vector<std::byte> bytes = encode_class_mask(
+      {.height = numbers.size(0), .width = numbers.size(1), .classes = {begin, begin + numbers.numel()}});
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 std::vector<std::pair<std::string, std::string>> columns_of(const at::Tensor& inputs, const SampleSpec& spec) {

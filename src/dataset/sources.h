@@ -25,6 +25,7 @@ Sources build(const Cifar100Config& config, const LoaderOptions& options = {});
 Sources build(const SyntheticImagesConfig& config);
 Sources build(const SyntheticTokensConfig& config);
 Sources build(const ImageFolderConfig& config, const LoaderOptions& options);
+Sources build(const SegmentationFolderConfig& config, const LoaderOptions& options);
 Sources build(const WebDatasetConfig& config, const LoaderOptions& options);
 Sources build(const TokenizedConfig& config, const LoaderOptions& options);
 Sources build(const TableConfig& config, const LoaderOptions& options);
@@ -35,8 +36,12 @@ Sources build(const TextMlmConfig& config, const LoaderOptions& options);
 Sources build(const TextClassificationConfig& config, const LoaderOptions& options);
 Sources build(const TextTokenClassificationConfig& config, const LoaderOptions& options);
 
+/// The sources of an image folder with tables of labels.
+Sources build_labeled_images(const ImageFolderConfig& config, const LoaderOptions& options);
+
 /// Reads the first rows of the first file of a set, as training would. A column that isn't there, a cell of the wrong
 /// type, and a label that is no class are Errors.
+void read_first_rows(const ImageFolderConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const TableConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const TextClassificationConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const TextTokenClassificationConfig& config, Phase phase, std::int64_t num_rows);

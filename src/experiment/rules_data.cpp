@@ -96,6 +96,24 @@ void check_fold(Checked& c) {
              "the fold is the evaluation set; leave dataset.eval out, or name this set dataset.test");
 }
 
+/// Drawing by class needs one class of each sample.
+void check_balance(Checked& c) {
+  const dataset::Targets targets = config::facts_of(c.experiment.dataset.source).targets;
+  if (c.experiment.dataset.balanced_sampling &&
+      (targets == dataset::Targets::label_sets || targets == dataset::Targets::class_masks))
+    c.report({"dataset.balanced_sampling", "dataset.kind"},
+             "draws each class equally often, and these samples have no single class; leave it out");
+}
+
+/// Rules that a dataset states itself, at the place of the dataset.
+void check_dataset_rules(Checked& c) {
+  for (const auto& [path, facts] : dataset::sources_of(c.experiment.dataset.source))
+    for (config::BrokenRule rule : facts.broken_rules) {
+      for (std::string& key : rule.paths) key = path + "." + key;
+      c.report({rule});
+    }
+}
+
 void check_task(Checked& c) {
   const dataset::SourceConfig& source = c.experiment.dataset.source;
   const task::Surroundings around{.dataset = source.kind(), .has_images = has_images(source)};
@@ -129,6 +147,8 @@ void check_pair(Checked& checked, const std::vector<double>& pair, const std::st
 void check_data(Checked& checked) {
   check_transforms(checked);
   check_task(checked);
+  check_dataset_rules(checked);
+  check_balance(checked);
   check_fractions(checked);
   check_fold(checked);
 }

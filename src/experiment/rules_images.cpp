@@ -39,6 +39,10 @@ void check_list(Checked& c, const Transforms& transforms, const std::string& pat
     check_transform(c, transforms[i], at);
     if (normalized && config::traits_of(transforms[i]).needs_bytes)
       c.report({at}, std::string(transforms[i].kind()) + " must come before normalize: it works on bytes");
+    if (config::facts_of(c.experiment.dataset.source).targets == dataset::Targets::class_masks &&
+        !config::traits_of(transforms[i]).masks_follow)
+      c.report({at, "dataset.kind"}, std::string(transforms[i].kind()) +
+                                         " moves or erases pixels in a way that masks can't follow; leave it out");
     normalized = normalized || transforms[i].get_if<dataset::NormalizeConfig>() != nullptr;
   }
 }

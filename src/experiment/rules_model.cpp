@@ -61,14 +61,14 @@ void check_own_rules(Checked& c) {
   c.report(c.experiment.model.network.visit([&](const auto& network) { return network.broken_rules(around); }));
 }
 
-/// What the data is for, check_text() says. So networks for images, which have one kind of output, aren't asked.
+/// What the data is for, check_text() says. So networks for images aren't asked, except for classes of pixels.
 void check_output(Checked& c) {
   const model::NetworkConfig& network = c.experiment.model.network;
   const model::ModelTraits& traits = config::traits_of(network);
   const std::string task(c.experiment.task.kind());
-  if (input_of(network) != model::Input::tokens ||
-      traits.outputs.value.contains(config::traits_of(c.experiment.task).output))
-    return;
+  const model::Output output = config::traits_of(c.experiment.task).output;
+  const bool is_asked = input_of(network) == model::Input::tokens || output == model::Output::per_pixel;
+  if (!is_asked || traits.outputs.value.contains(output)) return;
   const std::string model(network.kind());
   const bool only_predicts =
       traits.outputs.value.size() == 1 && traits.outputs.value.contains(model::Output::next_tokens);

@@ -1,8 +1,12 @@
 #include "inference/predict.h"
 
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/bincount.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/sort.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/topk.h>
@@ -39,23 +43,70 @@ std::vector<Likeliest> likeliest(const at::Tensor& scores, std::int64_t top) {
   return found;
 }
 
+/// Returns the name of a class, or its number.
+std::string class_name(const AnswerOptions& options, std::int64_t index) {
+  const auto place = static_cast<std::size_t>(index);
+  return place < options.class_names.size() ? options.class_names[place] : std::to_string(index);
+}
+
 class ClassAnswers final : public Answers {
  public:
   explicit ClassAnswers(AnswerOptions options) : options_(std::move(options)) {}
 
   Json of(const at::Tensor& output, const PredictionInput&) const override {
     const std::vector<Likeliest> found = likeliest(output, options_.top);
-    Json answer = {{"label", name_of(found.front().index)}, {"score", rounded(found.front().probability)}};
-    for (const Likeliest& one : found) answer["scores"][name_of(one.index)] = rounded(one.probability);
+    Json answer = {{"label", class_name(options_, found.front().index)}, {"score", rounded(found.front().probability)}};
+    for (const Likeliest& one : found) answer["scores"][class_name(options_, one.index)] = rounded(one.probability);
     return answer;
   }
 
  private:
-  std::string name_of(std::int64_t index) const {
-    const auto place = static_cast<std::size_t>(index);
-    return place < options_.class_names.size() ? options_.class_names[place] : std::to_string(index);
+  AnswerOptions options_;
+};
+
+class LabelAnswers final : public Answers {
+ public:
+  LabelAnswers(double threshold, AnswerOptions options) : threshold_(threshold), options_(std::move(options)) {}
+
+  Json of(const at::Tensor& output, const PredictionInput&) const override {
+    if (!output.isfinite().all().item<bool>()) throw core::Error("the model's output has NaN or infinite values");
+    const auto [scores, order] = at::sort(at::sigmoid(output.to(at::kDouble)), /*dim=*/0, /*descending=*/true);
+    Json labels = Json::array();
+    Json told = Json::object();
+    for (std::int64_t i = 0; i < scores.size(0); ++i) {
+      const std::string name = class_name(options_, order[i].item<std::int64_t>());
+      const double score = scores[i].item<double>();
+      if (score >= threshold_) labels.push_back(name);
+      if (i < options_.top) told[name] = rounded(score);
+    }
+    return {{"labels", std::move(labels)}, {"scores", std::move(told)}};
   }
 
+ private:
+  double threshold_;
+  AnswerOptions options_;
+};
+
+class MaskedPixelAnswers final : public Answers {
+ public:
+  explicit MaskedPixelAnswers(AnswerOptions options) : options_(std::move(options)) {}
+
+  Json of(const at::Tensor& output, const PredictionInput& input) const override {
+    if (!output.isfinite().all().item<bool>()) throw core::Error("the model's output has NaN or infinite values");
+    const at::Tensor classes = output.argmax(0);  // [H, W]
+    const at::Tensor counts = at::bincount(classes.flatten(), {}, output.size(0));
+    Json shares = Json::object();
+    const auto [sorted, order] = at::sort(counts, /*dim=*/0, /*descending=*/true);
+    for (std::int64_t i = 0; i < std::min(options_.top, order.size(0)); ++i)
+      if (const auto pixels = sorted[i].item<std::int64_t>(); pixels > 0)
+        shares[class_name(options_, order[i].item<std::int64_t>())] =
+            rounded(static_cast<double>(pixels) / static_cast<double>(classes.numel()));
+    Json answer = {{"shares", std::move(shares)}};
+    if (options_.save_mask) answer["mask"] = options_.save_mask(input.name, classes.to(at::kByte));
+    return answer;
+  }
+
+ private:
   AnswerOptions options_;
 };
 
@@ -107,9 +158,7 @@ class TagAnswers final : public Answers {
       while (piece < encoding.ids.size() && !is_of_word(piece)) ++piece;
       if (piece == encoding.ids.size()) break;  // the text was truncated
       const Likeliest best = likeliest(output[static_cast<std::int64_t>(piece)], 1).front();
-      const auto place = static_cast<std::size_t>(best.index);
-      const std::string name =
-          place < options_.class_names.size() ? options_.class_names[place] : std::to_string(best.index);
+      const std::string name = class_name(options_, best.index);
       tags.push_back({{"word", word.text},
                       {"tag", name},
                       {"score", rounded(best.probability)},
@@ -176,6 +225,12 @@ class MaskAnswers final : public Answers {
 
 std::unique_ptr<Answers> answers(const task::ClassificationConfig&, AnswerOptions options) {
   return std::make_unique<ClassAnswers>(std::move(options));
+}
+std::unique_ptr<Answers> answers(const task::MultiLabelClassificationConfig& config, AnswerOptions options) {
+  return std::make_unique<LabelAnswers>(config.threshold, std::move(options));
+}
+std::unique_ptr<Answers> answers(const task::SemanticSegmentationConfig&, AnswerOptions options) {
+  return std::make_unique<MaskedPixelAnswers>(std::move(options));
 }
 std::unique_ptr<Answers> answers(const task::RegressionConfig&, const AnswerOptions&) {
   return std::make_unique<ValueAnswers>();

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -20,6 +21,7 @@ struct PredictionInput {
   at::Tensor values;               // float [C, H, W] or [F], or ids int64 [T]
   tokenizer::Encoding encoding{};  // of texts
   std::string text{};
+  std::string name{};  // of an image's file
 };
 
 /// Texts as the model is given them. An Error where a text has no tokens, or more than `longest`.
@@ -33,17 +35,23 @@ struct AnswerOptions {
   std::vector<std::string> class_names{};           // empty: numbers
   const tokenizer::Tokenizer* tokenizer = nullptr;  // of language models
   std::int64_t top = 5;                             // classes, or tokens, that are told
+  /// Saves the mask of an image, uint8 [H, W], under a name made of the image's, and returns the file's path. Null:
+  /// masks are not saved.
+  std::function<std::string(const std::string& image, const at::Tensor& classes)> save_mask{};
 };
 
 /// The answers of a model as JSON, by the task:
 /// - classification: {"label", "score", "scores": {…}}; regression: {"value"}.
+/// - multi_label_classification: {"labels": […], "scores": {…}}; a label from the task's threshold on.
+/// - semantic_segmentation: {"shares": {…}, "mask"}: each class's share of the pixels, and the saved file.
 /// - token_classification: {"tags": [{"word", "tag", "score", "begin", "end"}]}, places in code points.
 /// - causal_lm: {"log_likelihood", "perplexity", "next": [{"token", "score"}]}, only "next" for a single token.
 /// - masked_lm: {"masks": [{"position", "tokens": [{"token", "score"}]}]}.
 class Answers {
  public:
   virtual ~Answers() = default;
-  /// `output`: the model's row for the input, [classes] or [T, …] without padding. An Error where there is no answer.
+  /// `output`: the model's row for the input, [classes], [T, …] without padding, or [classes, H,
+  /// W]. An Error where there is no answer.
   virtual nlohmann::ordered_json of(const at::Tensor& output, const PredictionInput& input) const = 0;
 };
 std::unique_ptr<Answers> make_answers(const task::TaskConfig& task, AnswerOptions options);

@@ -38,20 +38,21 @@ struct LayersConfig {
     };
   }
 
-  static constexpr ModelTraits traits{.input = Input::any,
-                                      .outputs = Outputs{Output::per_sample, Output::per_token, Output::next_tokens},
-                                      .padding = Padding::in_classification,
-                                      .has_token_types = false,
-                                      .has_kv_cache = false,
-                                      .is_recurrent = false,
-                                      .has_convolutions = true,
-                                      .embedding = "",
-                                      .tied_output = "",
-                                      .classifier = "",
-                                      .transformers_type = "",
-                                      .transformers_prefix = "",
-                                      .has_transformers_names = false,
-                                      .is_in_timm = false};
+  static constexpr ModelTraits traits{
+      .input = Input::any,
+      .outputs = Outputs{Output::per_sample, Output::per_token, Output::next_tokens, Output::per_pixel},
+      .padding = Padding::in_classification,
+      .has_token_types = false,
+      .has_kv_cache = false,
+      .is_recurrent = false,
+      .has_convolutions = true,
+      .embedding = "",
+      .tied_output = "",
+      .classifier = "",
+      .transformers_type = "",
+      .transformers_prefix = "",
+      .has_transformers_names = false,
+      .is_in_timm = false};
   SplitSizes split_sizes() const { return {}; }
   OwnSizes sizes() const { return only_classes(num_classes); }
 
@@ -65,13 +66,12 @@ struct LayersConfig {
     if (!inference.fits()) return std::move(inference.problems);
     BrokenRules broken = layer_graph::mixed_causality(layers, "model.layers");
     const layer_graph::Shape& last = inference.outputs.back();
-    const layer_graph::Form wanted =
-        around.output == Output::per_sample ? layer_graph::Form::row : layer_graph::Form::tokens;
-    const layer_graph::Shape expected = wanted == layer_graph::Form::row
-                                            ? layer_graph::Shape::row(outputs)
-                                            : layer_graph::Shape::tokens(input.length, outputs);
-    const bool has_other_size = outputs && last.features && *last.features != *outputs;
-    if (last.form != wanted || has_other_size)
+    const layer_graph::Shape expected = expected_shape(around.output, input, outputs);
+    const auto differ = [](layer_graph::Size given, layer_graph::Size wanted) {
+      return given && wanted && *given != *wanted;
+    };
+    if (last.form != expected.form || differ(last.features, expected.features) ||
+        differ(last.height, expected.height) || differ(last.width, expected.width))
       broken.push_back({{"model.layers[" + std::to_string(layers.size() - 1) + "].kind", "model.kind", "task.kind"},
                         "the last layer gives " + last.text() + ", and task " + std::string(around.task) + " needs " +
                             expected.text()});
@@ -81,6 +81,11 @@ struct LayersConfig {
   static LayersConfig starter() { return {.layers = layer_graph::starter_layers()}; }
 
  private:
+  static layer_graph::Shape expected_shape(Output output, const layer_graph::Shape& input, layer_graph::Size outputs) {
+    if (output == Output::per_pixel) return layer_graph::Shape::image(outputs, input.height, input.width);
+    return output == Output::per_sample ? layer_graph::Shape::row(outputs)
+                                        : layer_graph::Shape::tokens(input.length, outputs);
+  }
   layer_graph::Shape input_shape(const Surroundings& around) const {
     if (around.num_channels > 0) {
       using layer_graph::Size;

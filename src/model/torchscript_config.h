@@ -33,7 +33,7 @@ struct TorchScriptConfig {
   }
 
   static constexpr ModelTraits traits{.input = Input::any,
-                                      .outputs = Outputs{Output::per_sample, Output::per_token},
+                                      .outputs = Outputs{Output::per_sample, Output::per_token, Output::per_pixel},
                                       .padding = Padding::in_classification,
                                       .has_token_types = false,
                                       .has_kv_cache = false,
@@ -52,7 +52,7 @@ struct TorchScriptConfig {
   BrokenRules broken_rules(const Surroundings& around) const {
     if (traits.outputs.value.contains(around.output)) return {};
     return {{{"model.kind", "task.kind"},
-             "a scripted network gives rows of classes or numbers, and task " + std::string(around.task) +
+             "a scripted network gives classes or numbers, and task " + std::string(around.task) +
                  " needs rows over the vocabulary"}};
   }
   static TorchScriptConfig starter() { return {.path = "net.pt"}; }

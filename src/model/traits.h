@@ -20,8 +20,8 @@ namespace trainctl::model {
 enum class Input { tokens, images, numbers, any };
 
 /// per_sample, per_token: classes of a sample or of each token; one class may be a number (regression).
-/// next_tokens, masked_tokens: rows over the vocabulary.
-enum class Output { per_sample, per_token, next_tokens, masked_tokens };
+/// next_tokens, masked_tokens: rows over the vocabulary. per_pixel: an image of classes, as large as the input.
+enum class Output { per_sample, per_token, next_tokens, masked_tokens, per_pixel };
 
 /// The outputs that a network can be built with.
 class Outputs {

@@ -37,6 +37,8 @@ void check_fit(TokenClassificationMetric metric, const dataset::SampleSpec& spec
 
 void check_fit(RegressionMetric, const dataset::SampleSpec&) {}
 void check_fit(MaskedLmMetric, const dataset::SampleSpec&) {}
+void check_fit(MultiLabelMetric, const dataset::SampleSpec&) {}
+void check_fit(SegmentationMetric, const dataset::SampleSpec&) {}
 
 /// Appends the metric of this name. The loss is told in any case.
 template <class Metric>
@@ -81,6 +83,17 @@ std::vector<CausalLmMetric> chosen_metrics(const CausalLmConfig& config, const d
 std::vector<MaskedLmMetric> chosen_metrics(const MaskedLmConfig& config, const dataset::SampleSpec&) {
   if (!config.metrics.empty()) return config.metrics;
   return {MaskedLmMetric::perplexity, MaskedLmMetric::accuracy};
+}
+
+std::vector<MultiLabelMetric> chosen_metrics(const MultiLabelClassificationConfig& config, const dataset::SampleSpec&) {
+  using Metric = MultiLabelMetric;
+  if (!config.metrics.empty()) return config.metrics;
+  return {Metric::mean_average_precision, Metric::f1_micro, Metric::f1_macro, Metric::exact_match};
+}
+
+std::vector<SegmentationMetric> chosen_metrics(const SemanticSegmentationConfig& config, const dataset::SampleSpec&) {
+  if (!config.metrics.empty()) return config.metrics;
+  return {SegmentationMetric::mean_iou, SegmentationMetric::pixel_accuracy};
 }
 
 TaskConfig with_metrics(TaskConfig config, const dataset::SampleSpec& spec, const std::vector<std::string>& watched) {

@@ -14,6 +14,10 @@ std::vector<RegressionMetric> chosen_metrics(const RegressionConfig& config, con
 std::vector<TokenClassificationMetric> chosen_metrics(const TokenClassificationConfig& config,
                                                       const dataset::SampleSpec& spec);
 std::vector<CausalLmMetric> chosen_metrics(const CausalLmConfig& config, const dataset::SampleSpec& spec);
+std::vector<MultiLabelMetric> chosen_metrics(const MultiLabelClassificationConfig& config,
+                                             const dataset::SampleSpec& spec);
+std::vector<SegmentationMetric> chosen_metrics(const SemanticSegmentationConfig& config,
+                                               const dataset::SampleSpec& spec);
 std::vector<MaskedLmMetric> chosen_metrics(const MaskedLmConfig& config, const dataset::SampleSpec& spec);
 
 }  // namespace trainctl::task

@@ -14,27 +14,11 @@
 #include "config/traits.h"
 #include "dataset/config.h"
 #include "model/traits.h"
+#include "task/image_task_config.h"
 #include "task/metric_names.h"
+#include "task/traits.h"
 
 namespace trainctl::task {
-
-/// Facts of a kind of task.
-struct TaskTraits {
-  config::Stated<model::Output> output;  // of the network, which the loss is computed from
-  config::Stated<bool> has_classes;      // targets are classes, of samples or of tokens
-};
-
-/// What a task's rules may look at in the rest of the experiment.
-struct Surroundings {
-  std::string_view dataset;  // its kind
-  bool has_images;
-};
-
-namespace help {
-inline constexpr std::string_view metrics =
-    "What an evaluation tells beside the loss, in this order; empty: the usual ones (docs/metrics.md). A metric that "
-    "early stopping, a schedule or checkpoint.best watches is told, too.";
-}
 
 /// How much a sample counts in the loss, by its class.
 enum class ClassWeighting {
@@ -168,14 +152,18 @@ struct MaskedLmConfig {
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
-using TaskConfig =
-    config::OneOf<ClassificationConfig, RegressionConfig, TokenClassificationConfig, CausalLmConfig, MaskedLmConfig>;
+using TaskConfig = config::OneOf<ClassificationConfig, RegressionConfig, TokenClassificationConfig, CausalLmConfig,
+                                 MaskedLmConfig, MultiLabelClassificationConfig, SemanticSegmentationConfig>;
 
 /// Returns the kind of task that data with such targets is for.
 constexpr std::string_view task_for(dataset::Targets targets) {
   switch (targets) {
     case dataset::Targets::labels:
       return ClassificationConfig::kind;
+    case dataset::Targets::label_sets:
+      return MultiLabelClassificationConfig::kind;
+    case dataset::Targets::class_masks:
+      return SemanticSegmentationConfig::kind;
     case dataset::Targets::values:
       return RegressionConfig::kind;
     case dataset::Targets::token_labels:
@@ -193,6 +181,10 @@ inline TaskConfig default_task(dataset::Targets targets) {
   switch (targets) {
     case dataset::Targets::labels:
       return ClassificationConfig{};
+    case dataset::Targets::label_sets:
+      return MultiLabelClassificationConfig{};
+    case dataset::Targets::class_masks:
+      return SemanticSegmentationConfig{};
     case dataset::Targets::values:
       return RegressionConfig{};
     case dataset::Targets::token_labels:

@@ -37,7 +37,7 @@ at::Tensor as_wide_as(const at::Tensor& rows, std::int64_t width, double padding
 }  // namespace
 
 bool ExampleCollector::takes(dataset::Targets targets) {
-  return targets != dataset::Targets::token_labels;
+  return targets == dataset::Targets::labels || targets == dataset::Targets::values || has_token_losses(targets);
 }
 
 ExampleCollector::ExampleCollector(std::int64_t count, const dataset::SampleSpec& spec, c10::Device device)

@@ -47,6 +47,18 @@ enum class TokenClassificationMetric {
   matthews,
 };
 
+enum class MultiLabelMetric {
+  mean_average_precision,
+  f1_micro,
+  f1_macro,
+  precision_micro,
+  recall_micro,
+  exact_match,
+  auroc,
+};
+
+enum class SegmentationMetric { mean_iou, pixel_accuracy, mean_accuracy };
+
 enum class CausalLmMetric { perplexity, bits_per_byte, accuracy };
 enum class MaskedLmMetric { perplexity, accuracy };
 

@@ -12,6 +12,8 @@ std::unique_ptr<Task> build(const RegressionConfig& config, const dataset::Sampl
 std::unique_ptr<Task> build(const TokenClassificationConfig& config, const dataset::SampleSpec& spec);
 std::unique_ptr<Task> build(const CausalLmConfig& config, const dataset::SampleSpec& spec);
 std::unique_ptr<Task> build(const MaskedLmConfig& config, const dataset::SampleSpec& spec);
+std::unique_ptr<Task> build(const MultiLabelClassificationConfig& config, const dataset::SampleSpec& spec);
+std::unique_ptr<Task> build(const SemanticSegmentationConfig& config, const dataset::SampleSpec& spec);
 
 /// How many of a batch's targets aren't -100, without waiting for the device.
 std::int64_t num_targets(const dataset::Batch& batch);

@@ -78,3 +78,52 @@ TEST_CASE("the device normalises images on which nothing works as floats before"
   CHECK_THAT(problems_with("kind: synthetic_tokens, normalize_on: device"),
              Contains("dataset.normalize_on: it is for images; synthetic_tokens has none"));
 }
+
+TEST_CASE("tables of labels go with the directories, and have labels in one form", "[experiment]") {
+  const std::string folder = kFolder + "[{kind: resize, size: 8, width: 8}], labels: ";
+  CHECK(problems_with(folder + "{train: a.csv}") == "");
+  CHECK(problems_with(folder + "{train: a.csv, separator: ' '}") == "");
+  CHECK_THAT(problems_with(folder + "{train: a.csv}, eval: more"),
+             Contains("dataset.eval has images; set labels.eval to their table"));
+  CHECK_THAT(problems_with(folder + "{train: a.csv, eval: b.csv}"),
+             Contains("dataset.labels.eval: there is no dataset.eval with such images"));
+  CHECK_THAT(problems_with(folder + "{train: a.csv, separator: '|', label_columns: [x, y]}"),
+             Contains("dataset.labels.separator: label_columns has a column for each label"));
+  CHECK_THAT(problems_with(folder + "{train: a.csv, label_columns: [x, y], class_names: [x]}"),
+             Contains("expected a name for each of the 2 label_columns, got 1"));
+  CHECK_THAT(problems_with(folder + "{train: a.csv}, class_from: full_path"), Contains("dataset.class_from"));
+}
+
+TEST_CASE("images with several labels and the task for these need each other", "[experiment]") {
+  const auto problems = [](const std::string& labels, const std::string& task) {
+    return problem_lines("name: x\nmodel: mlp\ntrain: {steps: 100}\ntask: " + task + "\ndataset: {" + kFolder +
+                         "[{kind: resize, size: 8, width: 8}], labels: {train: a.csv" + labels + "}}\n");
+  };
+  CHECK(problems(", separator: '|'", "multi_label_classification") == "");
+  CHECK_THAT(
+      problems(", separator: '|'}, balanced_sampling: true, image_cache: {size_mib: 0", "multi_label_classification"),
+      Contains("dataset.balanced_sampling: draws each class equally often"));
+  CHECK_THAT(problems(", separator: '|'", "classification"), Contains("expected multi_label_classification"));
+  CHECK_THAT(problems("", "multi_label_classification"), Contains("expected classification"));
+}
+
+TEST_CASE("segmentation takes transforms that masks can follow, and a network with an output per pixel",
+          "[experiment]") {
+  const auto problems = [](const std::string& transforms, const std::string& model, const std::string& more = "") {
+    return problem_lines("name: x\ntrain: {steps: 100}\nmodel: " + model +
+                         "\ndataset: {kind: segmentation_folder, train: {images: i, masks: m}, class_names: [a, b], "
+                         "transforms: [{kind: random_resized_crop, size: 16}" +
+                         transforms + "]}\n" + more);
+  };
+  const std::string network = "{kind: layers, layers: [{kind: conv2d, channels: auto}]}";
+  CHECK(problems(", random_horizontal_flip, normalize", network) == "");
+  CHECK_THAT(problems(", rand_augment", network),
+             Contains("rand_augment moves or erases pixels in a way that masks can't follow"));
+  CHECK_THAT(problems(", normalize, random_erasing", network), Contains("random_erasing moves or erases pixels"));
+  CHECK_THAT(problems("", "resnet18"), Contains("resnet18 has no head for semantic_segmentation"));
+  CHECK_THAT(problems("", "{kind: layers, layers: [{kind: conv2d, channels: auto}, global_avg_pool]}"),
+             Contains("the last layer gives a row [2], and task semantic_segmentation needs an image [2, 16, 16]"));
+  CHECK_THAT(problems("", "{kind: layers, layers: [{kind: conv2d, channels: auto, stride: 2}]}"),
+             Contains("gives an image [2, 8, 8], and task semantic_segmentation needs an image [2, 16, 16]"));
+  CHECK_THAT(problems("", network, "task: classification\n"), Contains("expected semantic_segmentation"));
+}

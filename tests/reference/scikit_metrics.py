@@ -8,7 +8,7 @@ import sys
 
 try:
     import numpy as np
-    from scipy.special import softmax
+    from scipy.special import expit, softmax
     from scipy.stats import pearsonr, spearmanr
     from sklearn import metrics
 except ImportError as error:
@@ -83,11 +83,51 @@ def regression(rng, num_samples):
     }
 
 
+def multi_label(rng, num_samples, num_classes, threshold):
+    """Logits in quarters, so that scores tie."""
+    labels = (rng.random(size=(num_samples, num_classes)) < 0.3).astype(int)
+    logits = np.round(4 * (rng.normal(size=labels.shape) - 1 + 2 * labels)) / 4
+    probabilities = expit(logits)
+    predicted = (probabilities >= threshold).astype(int)
+    score = lambda measure: np.mean([measure(labels[:, c], logits[:, c]) for c in range(num_classes)])
+    expected = {
+        "loss": metrics.log_loss(labels.ravel(), probabilities.ravel()),
+        "mean_average_precision": metrics.average_precision_score(labels, logits, average="macro"),
+        "f1_micro": metrics.f1_score(labels, predicted, average="micro"),
+        "f1_macro": metrics.f1_score(labels, predicted, average="macro"),
+        "precision_micro": metrics.precision_score(labels, predicted, average="micro"),
+        "recall_micro": metrics.recall_score(labels, predicted, average="micro"),
+        "exact_match": metrics.accuracy_score(labels, predicted),
+        "auroc": score(metrics.roc_auc_score),
+    }
+    return {"threshold": threshold, "labels": labels.tolist(), "logits": logits.tolist(), "expected": expected}
+
+
+def segmentation(rng, num_classes, used_classes):
+    """Pixels of two images; -1 has no class. Classes from used_classes on neither occur nor are predicted."""
+    targets = rng.integers(used_classes, size=(2, 4, 5))
+    logits = np.round(4 * (rng.normal(size=(2, 4, 5, num_classes)) + 1.2 * np.eye(num_classes)[targets])) / 4
+    logits += np.arange(num_classes) / 64
+    logits[..., used_classes:] = -8
+    targets[rng.random(size=targets.shape) < 0.2] = -1
+    known = targets >= 0
+    labels, predicted = targets[known], logits.argmax(-1)[known]
+    expected = {
+        "loss": metrics.log_loss(labels, softmax(logits[known], axis=1), labels=range(num_classes)),
+        "mean_iou": metrics.jaccard_score(labels, predicted, average="macro"),
+        "pixel_accuracy": metrics.accuracy_score(labels, predicted),
+        "mean_accuracy": metrics.balanced_accuracy_score(labels, predicted),
+    }
+    return {"num_classes": num_classes, "targets": targets.tolist(), "logits": logits.transpose(0, 3, 1, 2).tolist(), "expected": expected}
+
+
 def main():
     rng = np.random.default_rng(24)
     cases = {
         "classification": [classification(rng, 60, 2, 2), classification(rng, 50, 5, 5), classification(rng, 30, 5, 3)],
         "regression": regression(rng, 40),
+        "multi_label": [multi_label(rng, 40, 4, 0.5), multi_label(rng, 25, 6, 0.3)],
+        "segmentation": [segmentation(rng, 3, 3), segmentation(rng, 5, 4)],
     }
     with open(sys.argv[1], "w") as file:
         json.dump(cases, file, default=float)

@@ -1,5 +1,6 @@
 // Expected values: tests/golden/metrics.json, which tests/reference/scikit_metrics.py wrote with scikit-learn 1.9.1.
 #include <ATen/ops/cat.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 
 #include <catch2/catch.hpp>
@@ -97,6 +98,71 @@ TEST_CASE("metrics of numbers are scikit-learn's", "[task]") {
   for (const auto& [name, value] : metrics) {
     CAPTURE(name);
     CHECK(std::abs(value - sample["expected"].at(name).get<double>()) < kTolerance);
+  }
+}
+
+/// Returns a list of lists as one tensor of floats.
+at::Tensor rows_of(const nlohmann::json& rows) {
+  std::vector<at::Tensor> tensors;
+  if (rows.front().is_number()) return at::tensor(rows.get<std::vector<float>>());
+  for (const nlohmann::json& row : rows) tensors.push_back(rows_of(row));
+  return at::stack(tensors);
+}
+
+/// Returns a config that asks for all metrics of its task.
+template <class Config, class Metric>
+Config with_all(std::vector<Metric> Config::*metrics) {
+  Config config;
+  for (std::size_t i = 0; i < config::names_of<Metric>().size(); ++i)
+    (config.*metrics).push_back(static_cast<Metric>(i));
+  return config;
+}
+
+void check_expected(Evaluation& evaluation, const nlohmann::json& expected) {
+  const Metrics metrics = evaluation.metrics();
+  CHECK(metrics.size() == expected.size());
+  for (const auto& [name, value] : metrics) {
+    CAPTURE(name);
+    CHECK(std::abs(value - expected.at(name).get<double>()) < kTolerance);
+  }
+}
+
+TEST_CASE("metrics of samples with several labels are scikit-learn's", "[task]") {
+  const nlohmann::json cases = golden();
+  for (const nlohmann::json& sample : cases["multi_label"]) {
+    auto config = with_all(&MultiLabelClassificationConfig::metrics);
+    config.threshold = sample["threshold"];
+    const at::Tensor logits = rows_of(sample["logits"]);
+    const at::Tensor labels = rows_of(sample["labels"]).to(at::kLong);
+    dataset::SampleSpec spec;
+    spec.num_classes = logits.size(1);
+    spec.targets = dataset::Targets::label_sets;
+    Echo model;
+    const auto evaluation = build(TaskConfig(config), spec)->evaluate(model, spec);
+    for (std::int64_t begin = 0; begin < logits.size(0); begin += 7) {
+      const std::int64_t count = std::min<std::int64_t>(7, logits.size(0) - begin);
+      evaluation->add({.inputs = logits.narrow(0, begin, count), .targets = labels.narrow(0, begin, count)});
+    }
+    check_expected(*evaluation, sample["expected"]);
+  }
+}
+
+TEST_CASE("metrics of pixels are scikit-learn's, over all pixels that have a class", "[task]") {
+  const nlohmann::json cases = golden();
+  for (const nlohmann::json& sample : cases["segmentation"]) {
+    dataset::SampleSpec spec;
+    spec.num_classes = sample["num_classes"];
+    spec.targets = dataset::Targets::class_masks;
+    Echo model;
+    const auto config = with_all(&SemanticSegmentationConfig::metrics);
+    const auto evaluation = build(TaskConfig(config), spec)->evaluate(model, spec);
+    const at::Tensor logits = rows_of(sample["logits"]);
+    const at::Tensor targets = rows_of(sample["targets"]).to(at::kLong);
+    for (std::int64_t i = 0; i < logits.size(0); ++i) {
+      const at::Tensor own = targets.narrow(0, i, 1);
+      evaluation->add({.inputs = logits.narrow(0, i, 1), .targets = own.masked_fill(own.lt(0), -100)});
+    }
+    check_expected(*evaluation, sample["expected"]);
   }
 }
 

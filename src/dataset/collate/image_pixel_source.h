@@ -20,8 +20,9 @@ class ImagePixelSource final : public PixelSource {
 
   ImageSize size() override;
   Pixels read(const DecodeRequest& request) override;
-  /// Known after size().
+  // Known after size().
   std::int64_t label() const { return label_; }
+  ImageSize known_size() const { return size_; }
 
  private:
   void open();

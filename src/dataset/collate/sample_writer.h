@@ -46,6 +46,9 @@ std::unique_ptr<SampleWriter> make_image_writer(const RawSource& source, Transfo
 /// Decodes straight into the batch, or takes pixels from `cache` where there is one.
 std::unique_ptr<SampleWriter> make_image_writer(const EncodedImageSource& source, Transforms transforms,
                                                 std::uint64_t seed, std::shared_ptr<CachedSamples> cache = nullptr);
+/// Writes images and the classes of their pixels, which move as their images do.
+std::unique_ptr<SampleWriter> make_mask_writer(const EncodedImageSource& source, Transforms transforms,
+                                               std::uint64_t seed, std::shared_ptr<CachedSamples> cache = nullptr);
 /// The input is a source's first T tokens, the targets are the last T: each token's successor.
 std::unique_ptr<SampleWriter> make_token_writer(const RawSource& source);
 

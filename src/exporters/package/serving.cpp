@@ -37,6 +37,10 @@ std::vector<std::int64_t> output_shape(const ModelCard& card) {
       card.task_kind == "causal_lm" || card.task_kind == "masked_lm" || card.task_kind == "token_classification";
   if (one_a_token) shape.push_back(kSequenceAxis);
   shape.push_back(card.num_outputs);
+  if (card.task_kind == "semantic_segmentation") {
+    const std::vector<std::int64_t>& image = card.facts.input_shape;
+    shape.insert(shape.end(), image.begin() + 1, image.end());
+  }
   return shape;
 }
 

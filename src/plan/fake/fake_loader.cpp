@@ -77,7 +77,11 @@ class FakeLoader final : public dataset::Loader {
     const std::vector<std::int64_t>& shape = outline_.spec.input_shape;
     Row memory(batch_size_ * outline_.input_bytes, outline_.spec.to_normalize ? at::kByte : at::kFloat, log_);
     at::Tensor pixels = memory.take({batch_size_, shape[1], shape[2], shape[0]}).permute({0, 3, 1, 2});
-    return {.inputs = std::move(pixels), .targets = targets.take({batch_size_})};
+    std::vector<std::int64_t> target_shape{batch_size_};
+    if (outline_.spec.targets == dataset::Targets::label_sets) target_shape.push_back(outline_.spec.num_classes);
+    if (outline_.spec.targets == dataset::Targets::class_masks)
+      target_shape.insert(target_shape.end(), {shape[1], shape[2]});
+    return {.inputs = std::move(pixels), .targets = targets.take(target_shape)};
   }
 
   dataset::Batch rows(Row& targets) {

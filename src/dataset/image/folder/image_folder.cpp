@@ -129,6 +129,7 @@ struct Folder {
 }  // namespace
 
 Sources build(const ImageFolderConfig& config, const LoaderOptions& options) {
+  if (config.labels) return build_labeled_images(config, options);
   const auto open = [&](const std::string& directory) {
     return std::make_shared<const FolderIndex>(
         open_folder({directory, config.class_from, config.extensions, config.cache_dir}, options.tell));

@@ -84,6 +84,13 @@ class Normalize {
   std::vector<float> bias_;
 };
 
+/// The pixel of the original image that each pixel of the result shows, by its row and its column. -1: none, since it
+/// lies beyond the image.
+struct PixelOrigins {
+  std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> columns;
+};
+
 /// Random transforms are for training only.
 enum class Phase { training, evaluation };
 
@@ -110,6 +117,8 @@ class Transforms {
   void apply(ImageScratch& scratch, runtime::Random random, void* pixels) const;
   /// Decodes an image from `supply` as far as is needed, and transforms it like apply().
   void decode_and_apply(PixelSource& supply, ImageScratch& scratch, runtime::Random random, void* pixels) const;
+  /// Returns the origins of the pixels that apply() gives an image of this size with the same `random`.
+  PixelOrigins origins(ImageSize size, runtime::Random random) const;
 
  private:
   class Progress;

@@ -1,0 +1,79 @@
+// A class for each pixel: cross-entropy of each pixel that has one.
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "runtime/fake_tensor.h"
+#include "task/choose_metrics.h"
+#include "task/micro_batch.h"
+#include "task/segmentation_evaluation.h"
+#include "task/tasks.h"
+
+namespace trainctl::task {
+namespace {
+
+class SemanticSegmentation final : public Task {
+ public:
+  SemanticSegmentation(SemanticSegmentationConfig config, std::int64_t num_classes)
+      : config_(std::move(config)), num_classes_(num_classes) {}
+
+  /// Returns the number of pixels with a class, or the sum of the weights of their classes.
+  std::optional<double> weight_of(const dataset::Batch& batch) const override {
+    if (runtime::FakeTensorScope::is_active()) return std::nullopt;
+    const at::Tensor targets = batch.targets.contiguous();
+    std::vector<std::int64_t> pixels(static_cast<std::size_t>(num_classes_));
+    const auto* const begin = targets.const_data_ptr<std::int64_t>();
+    std::for_each(begin, begin + targets.numel(), [&](std::int64_t target) {
+      if (target >= 0) ++pixels[static_cast<std::size_t>(target)];
+    });
+    double sum = 0;
+    for (std::size_t i = 0; i < pixels.size(); ++i)
+      sum += static_cast<double>(pixels[i]) * (config_.class_weights.empty() ? 1 : config_.class_weights[i]);
+    return sum;
+  }
+
+  MicroBatch prepare(dataset::Batch batch, std::uint64_t) const override {
+    const auto num_pixels = static_cast<double>(batch.targets.numel());
+    MicroBatch prepared = whole_samples(std::move(batch));
+    prepared.count = prepared.batch.weight.value_or(num_pixels);
+    return prepared;
+  }
+
+  LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
+    const at::Tensor& targets = micro_batch.batch.targets;
+    const at::Tensor logits = pixel_logits(model, micro_batch.input, num_classes_, targets.sizes()).to(at::kFloat);
+    return {.sum = at::cross_entropy_loss(logits, targets, weights_on(logits.device()), at::Reduction::Sum),
+            .count = micro_batch.count};
+  }
+
+  std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
+    return std::make_unique<SegmentationEvaluation>(model, num_classes_, spec.class_names,
+                                                    chosen_metrics(config_, spec));
+  }
+
+ private:
+  const at::Tensor& weights_on(c10::Device device) const {
+    if (!config_.class_weights.empty() && (!weights_.defined() || weights_.device() != device))
+      weights_ = at::tensor(config_.class_weights, at::kFloat).to(device);
+    return weights_;
+  }
+
+  SemanticSegmentationConfig config_;
+  std::int64_t num_classes_;
+  mutable at::Tensor weights_;  // float [num_classes], made when the device is known; undefined: all are 1
+};
+
+}  // namespace
+
+std::unique_ptr<Task> build(const SemanticSegmentationConfig& config, const dataset::SampleSpec& spec) {
+  if (!config.class_weights.empty() && std::ssize(config.class_weights) != spec.num_classes)
+    throw core::Error("task.class_weights has " + core::format_count(config.class_weights.size()) +
+                      " weights, and the dataset has " + core::format_count(spec.num_classes) +
+                      " classes: " + core::list_words(spec.class_names));
+  return std::make_unique<SemanticSegmentation>(config, spec.num_classes);
+}
+
+}  // namespace trainctl::task
