@@ -1,6 +1,7 @@
 #include "data_tools/preview.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "core/error.h"
@@ -106,20 +107,41 @@ class LoaderView {
         add_text(BatchView(batch, spec), spec, row, place, is_shown);
       } else if (is_shown) {
         PreviewSample sample{.title = place};
-        if (spec.is_image())
+        if (spec.targets == Targets::class_masks)
+          sample.picture = dataset::masked_picture_of(batch.inputs[row], batch.targets[row], config_);
+        else if (spec.is_image())
           sample.picture = dataset::picture_of(batch.inputs[row], config_);
         else
           sample.columns = dataset::columns_of(batch.inputs[row], spec);
         preview_.samples.push_back(std::move(sample));
       }
-      if (is_shown && batch.targets.dim() == 1)
-        preview_.samples.back().title += ": " + label_of(batch.targets[row], spec);
+      const bool has_own_title = batch.targets.dim() == 1 || spec.is_image();
+      if (is_shown && has_own_title) preview_.samples.back().title += ": " + label_of(batch.targets[row], spec);
     }
   }
 
   static std::string label_of(const at::Tensor& target, const dataset::SampleSpec& spec) {
+    if (spec.targets == Targets::label_sets) return labels_of(target, spec);
+    if (spec.targets == Targets::class_masks) return shares_of(target, spec);
     if (spec.targets == Targets::values) return core::format_digits(target.item<double>(), 6);
     return name_of_class(target.item<std::int64_t>(), spec);
+  }
+  /// Returns the names of the labels of a row of 0 and 1.
+  static std::string labels_of(const at::Tensor& target, const dataset::SampleSpec& spec) {
+    std::vector<std::string> names;
+    for (std::int64_t label = 0; label < target.size(0); ++label)
+      if (target[label].item<std::int64_t>() != 0) names.push_back(name_of_class(label, spec));
+    return names.empty() ? "no label" : core::list_words(names);
+  }
+  /// Returns the classes of a mask, with the share of each.
+  static std::string shares_of(const at::Tensor& target, const dataset::SampleSpec& spec) {
+    std::vector<std::string> shares;
+    const auto num_pixels = static_cast<double>(target.numel());
+    for (std::int64_t label = 0; label < spec.num_classes; ++label)
+      if (const auto pixels = target.eq(label).sum().item<std::int64_t>(); pixels > 0)
+        shares.push_back(name_of_class(label, spec) + " " +
+                         core::format_number(std::round(1000 * static_cast<double>(pixels) / num_pixels) / 10) + " %");
+    return shares.empty() ? "no class" : core::list_words(shares);
   }
   static std::string name_of_class(std::int64_t label, const dataset::SampleSpec& spec) {
     return label >= 0 && label < std::ssize(spec.class_names) ? spec.class_names[static_cast<std::size_t>(label)]

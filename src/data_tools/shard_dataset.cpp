@@ -149,7 +149,7 @@ std::unique_ptr<ShardContent> content_of(const dataset::Source& source, const Sh
   if (facts.tokens() != nullptr && facts.tokens()->is_stream)
     return std::make_unique<TokenContent>(dataset::raw_samples(source));
   throw core::Error("samples of kind " + std::string(config.kind()) + " can't be written as shards")
-      .hint("images and text_lm can");
+      .hint("images with one label and text_lm can");
 }
 
 nlohmann::ordered_json as_json(const WrittenShard& shard) {

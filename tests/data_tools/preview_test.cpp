@@ -1,8 +1,13 @@
 #include "data_tools/preview.h"
 
+#include <ATen/ops/full.h>
+
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "dataset/image/codec/decode.h"
+#include "dataset/shards/tar.h"
+#include "dataset/shown_sample.h"
 #include "support/small_files.h"
 
 namespace trainctl::data_tools {
@@ -74,6 +79,112 @@ TEST_CASE("a preview of images has their pictures and classes", "[data_tools]") 
   CHECK(preview.samples[5].picture.starts_with("data:image/png;base64,"));
   CHECK_THAT(preview.samples[0].title, Contains("sample 1: "));
   CHECK(preview_dataset(config, {.num_samples = 2, .of_evaluation = true}).samples.size() == 2);
+}
+
+/// Returns a grey JPEG of 4×4 pixels.
+std::string photo() {
+  dataset::Image image;
+  image.resize(4, 4);
+  std::fill(image.bytes.begin(), image.bytes.end(), std::uint8_t{90});
+  const std::vector<std::byte> bytes = dataset::encode_jpeg(image, 95);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string shard_of_photos(int count) {
+  std::string tar;
+  const auto add = [&](const std::string& name, const std::string& content) {
+    tar += dataset::tar_header(name, content.size()) + content + dataset::tar_padding(content.size());
+  };
+  for (int i = 0; i < count; ++i) {
+    add(std::to_string(i) + ".jpg", photo());
+    add(std::to_string(i) + ".cls", std::to_string(i % 3));
+  }
+  return tar + dataset::tar_end();
+}
+
+/// Returns a dataset of images of 8×8 pixels.
+dataset::DatasetConfig images_of(const dataset::SourceConfig& source) {
+  dataset::DatasetConfig config;
+  config.source = source;
+  config.batch_size = 4;
+  config.shuffle = false;
+  config.transforms = {dataset::ResizeConfig{.size = 8, .width = 8}, dataset::NormalizeConfig{}};
+  return config;
+}
+
+std::vector<std::string> titles_of(const Preview& preview) {
+  std::vector<std::string> titles;
+  for (const PreviewSample& sample : preview.samples) {
+    CHECK(sample.picture.starts_with("data:image/png;base64,"));
+    titles.push_back(sample.title);
+  }
+  return titles;
+}
+
+using Titles = std::vector<std::string>;
+
+TEST_CASE("a preview of an image folder has the names of the classes", "[data_tools]") {
+  const TemporaryDirectory directory;
+  for (const char* name : {"ant", "bee"}) {
+    std::filesystem::create_directories(directory.path() / "photos" / name);
+    directory.write("photos/" + std::string(name) + "/1.jpg", photo());
+  }
+  dataset::ImageFolderConfig folder;
+  folder.train = (directory.path() / "photos").string();
+  folder.cache_dir = (directory.path() / "cache").string();
+  CHECK(titles_of(preview_dataset(images_of(folder), {})) == Titles{"sample 1: ant", "sample 2: bee"});
+  folder.labels = dataset::ImageLabelsConfig{
+      .train = directory.write("labels.csv", "file_name,label\nant/1.jpg,ant small\nbee/1.jpg,\n"),
+      .eval = {},
+      .test = {},
+      .separator = " "};
+  CHECK(titles_of(preview_dataset(images_of(folder), {})) == Titles{"sample 1: ant and small", "sample 2: no label"});
+}
+
+TEST_CASE("a preview of tar shards has their images and classes", "[data_tools]") {
+  const TemporaryDirectory directory;
+  dataset::WebDatasetConfig shards;
+  shards.train = {directory.write("t.tar", shard_of_photos(6))};
+  shards.class_names = {"ant", "bee", "cat"};
+  shards.cache_dir = (directory.path() / "cache").string();
+  CHECK(titles_of(preview_dataset(images_of(shards), {})) == Titles{"sample 1: ant", "sample 2: bee", "sample 3: cat"});
+}
+
+TEST_CASE("a preview of masks lays the colors of classes over the image, and tells their shares", "[data_tools]") {
+  const TemporaryDirectory directory;
+  for (const char* name : {"images", "masks"}) std::filesystem::create_directories(directory.path() / name);
+  const at::Tensor mask = at::full({4, 4}, 1, at::kByte);
+  mask[0].fill_(0);
+  directory.write("masks/1.png", dataset::mask_file_of(mask));
+  directory.write("images/1.jpg", photo());
+  dataset::SegmentationFolderConfig source;
+  source.train = {.images = (directory.path() / "images").string(), .masks = (directory.path() / "masks").string()};
+  source.class_names = {"sky", "land"};
+  const Preview preview = preview_dataset(images_of(source), {});
+  CHECK(titles_of(preview) == Titles{"sample 1: sky 25 % and land 75 %"});
+  CHECK_THAT(preview_page(preview), Contains("land 75 %"));
+  source.ignore_index = 1;
+  const Preview other = preview_dataset(images_of(source), {});
+  CHECK(titles_of(other) == Titles{"sample 1: sky 25 %"});
+  CHECK(other.samples[0].picture != preview.samples[0].picture);
+}
+
+TEST_CASE("a preview of tagged sentences notes the tag of each token", "[data_tools]") {
+  const TemporaryDirectory directory;
+  dataset::TextTokenClassificationConfig tagged;
+  tagged.train.files = {directory.write("tags.txt", "ab B-X\nc O\n").string()};
+  tagged.tokenizer = "bytes";
+  tagged.max_length = 8;
+  tagged.cache_dir = (directory.path() / "cache").string();
+  dataset::DatasetConfig config;
+  config.source = tagged;
+  config.batch_size = 1;
+  const Preview preview = preview_dataset(config, {.num_samples = 1});
+  REQUIRE(preview.samples.size() == 1);
+  std::vector<std::string> notes;
+  for (const Piece& piece : preview.samples[0].pieces)
+    if (!piece.note.empty()) notes.push_back(piece.text + " " + piece.note);
+  CHECK(notes == Titles{"a B-X", "c O"});
 }
 
 TEST_CASE("a preview of plain text counts every token that is asked for", "[data_tools]") {
