@@ -92,6 +92,7 @@ struct PredictOptions {
   std::int64_t top = 5;
   std::string format = "jsonl";  // jsonl, csv
   std::string output = "";       // empty: standard output
+  std::string masks = "";        // directory for the masks of a segmentation; empty: none are saved
 };
 
 struct QuantizeOptions {

@@ -40,6 +40,8 @@ constexpr std::array kExamples = {
     Example{"trainctl predict runs/digits/20261126T101500Z-1 a.png b.png", "Prints one JSON line for each image."},
     Example{"trainctl predict runs/digits/20261126T101500Z-1 photos --format csv --output labels.csv",
             "Writes a table of all images in a directory."},
+    Example{"trainctl predict runs/pets/20261127T101500Z-1 photos --masks masks",
+            "Writes a PNG of class numbers for each photo of a directory."},
     Example{"trainctl predict exp.yaml --checkpoint model.onnx --input texts.csv", "Predicts with an exported file."},
     Example{"trainctl quantize runs/digits/20261126T101500Z-1 --method static --output int8",
             "Quantizes to eight bits, and measures accuracy and speed."},

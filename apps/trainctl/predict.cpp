@@ -33,6 +33,10 @@ Action declare_predict(CLI::App& app) {
       ->check(CLI::IsMember({"jsonl", "csv"}))
       ->capture_default_str();
   app.add_option("--output", options->predict.output, "File to write (default standard output)")->type_name("FILE");
+  app.add_option("--masks", options->predict.masks,
+                 "Of semantic_segmentation: directory for a PNG file of class numbers for each image, in the size that "
+                 "the network is given")
+      ->type_name("DIR");
   return [options] {
     EngineCall call = engine_call(options->predict, options->trained);
     call.tokenizer = options->tokenizer;

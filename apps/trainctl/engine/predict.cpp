@@ -1,10 +1,14 @@
 #include <ATen/core/grad_mode.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "amp/amp.h"
 #include "checkpointed_run.h"
 #include "core/error.h"
+#include "core/file.h"
+#include "dataset/shown_sample.h"
 #include "engine.h"
 #include "inference/predict.h"
 #include "prediction_inputs.h"
@@ -93,6 +97,37 @@ class Predictions {
   std::size_t num_usable_ = 0;
 };
 
+/// Writes masks into a directory, each under its image's name.
+class MaskFiles {
+ public:
+  explicit MaskFiles(std::string directory) : directory_(std::move(directory)) {
+    std::error_code failed;
+    std::filesystem::create_directories(directory_, failed);
+    if (failed) throw core::Error("cannot make the directory " + directory_.string() + ": " + failed.message());
+  }
+
+  std::string save(const std::string& image, const at::Tensor& classes) {
+    const std::filesystem::path file = directory_ / (std::filesystem::path(image).stem().string() + ".png");
+    if (!written_.insert(file.string()).second)
+      throw core::Error("the mask " + file.string() + " is that of an earlier input with the same name")
+          .hint("predict images with equal names in separate calls");
+    core::write_file_atomically(file, dataset::mask_file_of(classes));
+    return file.string();
+  }
+
+ private:
+  std::filesystem::path directory_;
+  std::set<std::string> written_;
+};
+
+/// Returns what saves masks; null if the user names no directory. Throws core::Error if the task has no masks.
+std::shared_ptr<MaskFiles> mask_files_of(const cli::PredictOptions& options, const task::TaskConfig& task) {
+  if (options.masks.empty()) return nullptr;
+  if (config::traits_of(task).output != model::Output::per_pixel)
+    throw core::Error("--masks is for semantic_segmentation; this model's task is " + std::string(task.kind()));
+  return std::make_shared<MaskFiles>(options.masks);
+}
+
 }  // namespace
 
 int run_predict(const cli::EngineCall& call) {
@@ -101,8 +136,12 @@ int run_predict(const cli::EngineCall& call) {
   train::Run& run = *loaded.run;
   const dataset::SampleSpec& spec = run.data.train->spec();
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = spec.vocab_size > 0 ? open_tokenizer(call) : nullptr;
-  const std::unique_ptr<inference::Answers> answers = inference::make_answers(
-      run.experiment.task, {.class_names = spec.class_names, .tokenizer = tokenizer.get(), .top = options.top});
+  inference::AnswerOptions told{.class_names = spec.class_names, .tokenizer = tokenizer.get(), .top = options.top};
+  if (const std::shared_ptr<MaskFiles> files = mask_files_of(options, run.experiment.task))
+    told.save_mask = [files](const std::string& image, const at::Tensor& classes) {
+      return files->save(image, classes);
+    };
+  const std::unique_ptr<inference::Answers> answers = inference::make_answers(run.experiment.task, std::move(told));
   const std::int64_t pad = tokenizer == nullptr ? 0 : tokenizer->roles().pad.value_or(0);
   const std::int64_t batch_size =
       options.batch_size > 0 ? options.batch_size : run.experiment.dataset.samples_per_batch();

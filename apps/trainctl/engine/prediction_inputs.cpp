@@ -66,7 +66,8 @@ class Images {
   template <class Content>
   void take(const std::string& name, const Content& content) {
     use_(attempt(name, std::nullopt, [&] {
-      return inference::PredictionInput{.values = inputs_.read(content(), name), .encoding = {}, .text = ""};
+      return inference::PredictionInput{
+          .values = inputs_.read(content(), name), .encoding = {}, .text = "", .name = name};
     }));
   }
 

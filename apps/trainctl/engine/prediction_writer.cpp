@@ -25,7 +25,15 @@ std::string cell_of(const Json& answer, const char* column) {
   return core::csv_cell(found->is_string() ? found->get<std::string>() : line_of(*found));
 }
 
-std::string row_of(const Json& answer) {
+/// Returns the labels of a sample that has several, with a bar between them.
+std::string joined_labels(const Json& labels) {
+  std::string text;
+  for (const Json& label : labels) text += (text.empty() ? "" : "|") + label.get<std::string>();
+  return text;
+}
+
+std::string row_of(Json answer) {
+  if (const auto labels = answer.find("labels"); labels != answer.end()) answer["label"] = joined_labels(*labels);
   if (!answer.contains("label") && !answer.contains("value") && !answer.contains("error"))
     throw core::Error("--format csv has columns for labels and values, and this task answers with lists")
         .hint("--format jsonl");

@@ -16,7 +16,8 @@ class PredictionWriter {
   PredictionWriter(PredictionFormat format, const std::string& output);
 
   /// Writes {"input", "line", and what the task answers or "error"}. CSV has the columns input, line, label, score,
-  /// value and error; throws core::Error for the answers of other tasks than classification and regression.
+  /// value and error; the labels of a sample that has several are joined by bars. Throws core::Error for the answers of
+  /// other tasks than classification and regression.
   void write(const nlohmann::ordered_json& answer);
   /// Makes what was written visible to the reader. Throws core::Error if it can't be written.
   void flush();
