@@ -10,7 +10,7 @@ import tarfile
 import tempfile
 
 import stand_in_models
-from trainctl_process import write_images
+from trainctl_process import grey_png, write_images
 
 NUM_CLASSES = 2
 IMAGE_SIDE = 72
@@ -47,8 +47,27 @@ def write_cifar(names, num_classes, num_labels):
 
 
 def write_image_folder(root, dataset, draw):
-    for directory in filter(None, (dataset["train"], dataset["eval"])):
-        write_images(root / directory, side=IMAGE_SIDE, num_classes=NUM_CLASSES)
+    for part in filter(dataset.get, ("train", "eval")):
+        write_images(root / dataset[part], side=IMAGE_SIDE, num_classes=NUM_CLASSES)
+        if dataset.get("labels"):
+            write_labels_of_images(root, dataset, part)
+
+
+def write_labels_of_images(root, dataset, part):
+    """A table with one or two labels for each image."""
+    labels, directory = dataset["labels"], root / dataset[part]
+    rows = [f"{image.relative_to(directory)},{image.parent.name}{labels['separator']}every" for image in sorted(directory.rglob("*.png"))]
+    create(root / labels[part]).write_text("\n".join([f"{labels['file']},{labels['label']}", *rows, ""]))
+
+
+def write_segmentation(root, dataset, draw):
+    """Grey images that are their masks: class numbers, and the number without a class, in stripes."""
+    numbers = [*range(len(dataset["class_names"])), dataset["ignore_index"]]
+    for part in filter(dataset.get, ("train", "eval")):
+        for directory in dataset[part].values():
+            for i in range(64):
+                rows = [[numbers[(x // 9 + i) % len(numbers)] for x in range(IMAGE_SIDE)]] * IMAGE_SIDE
+                create(root / directory / f"{i}.png").write_bytes(grey_png(rows))
 
 
 def write_webdataset(root, dataset, draw):
@@ -119,6 +138,7 @@ DATASETS = {
     "idx": write_idx,
     "image_folder": write_image_folder,
     "mixture": write_mixture,
+    "segmentation_folder": write_segmentation,
     "synthetic_images": write_nothing,
     "synthetic_tokens": write_nothing,
     "table": write_table,

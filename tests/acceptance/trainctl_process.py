@@ -81,17 +81,26 @@ def preloaded(source, directory, **settings):
     return {"LD_PRELOAD": str(library), **{f"{source}_{name}".upper(): str(value) for name, value in settings.items()}}
 
 
-def write_images(directory, count=64, side=8, num_classes=2):
-    """Grey PNGs, in a directory for each class."""
+def png(rows, color_type, channels=1):
+    """A PNG of rows of bytes: color type 0 is grey, 2 is RGB."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
+    header = struct.pack(">IIBBBBB", len(rows[0]) // channels, len(rows), 8, color_type, 0, 0, 0)
+    pixels = zlib.compress(b"".join(b"\0" + bytes(row) for row in rows))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+def grey_png(rows):
+    return png(rows, 0)
+
+
+def write_images(directory, count=64, side=8, num_classes=2):
+    """Grey PNGs, in a directory for each class."""
     for i in range(count):
         folder = pathlib.Path(directory) / f"class_{i % num_classes}"
         folder.mkdir(parents=True, exist_ok=True)
-        rows = b"".join(b"\0" + bytes((i * 7 + x * y) % 256 for x in range(side)) for y in range(side))
-        (folder / f"{i:03}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)) +
-                                             chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+        (folder / f"{i:03}.png").write_bytes(grey_png([[(i * 7 + x * y) % 256 for x in range(side)] for y in range(side)]))
 
 
 def temporary_directory():
@@ -106,4 +115,4 @@ class InScratch(unittest.TestCase):
 
 
 __all__ = ["ROOT", "TRAINCTL", "EXPERIMENT", "InScratch", "write_experiment", "run", "start", "metrics", "newest_checkpoint", "fetched", "train_and_export",
-           "preloaded", "write_images", "temporary_directory", "signal"]
+           "preloaded", "png", "grey_png", "write_images", "temporary_directory", "signal"]
