@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "kernels/portable.h"
 #include "model/model.h"
 
 namespace trainctl::model {
@@ -73,7 +74,9 @@ SequenceContext in_window(const SequenceContext& context) {
 
 at::Tensor window_mask(const SequenceContext& context, std::int64_t window, std::int64_t length, c10::Device device) {
   const std::int64_t seen = context.cache == nullptr ? 0 : context.cache->length();
-  if (context.ranks != nullptr || seen + length <= window) return {};
+  // An exported graph is traced on short sequences, and computes longer ones, too.
+  const bool may_hide = kernels::PortableOperators::are_wanted() || seen + length > window;
+  if (context.ranks != nullptr || !may_hide) return {};
   const auto ids = at::TensorOptions(device).dtype(at::kLong);
   const at::Tensor keys = at::arange(seen + length, ids).unsqueeze(0);
   const at::Tensor queries = at::arange(seen, seen + length, ids).unsqueeze(1);

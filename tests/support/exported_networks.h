@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "exporters/signature.h"
@@ -66,7 +68,11 @@ inline std::vector<ExportedNetwork> exported_networks() {
   const model::InputSpec labelled{.shape = {24}, .num_classes = 5, .vocab_size = 61};
   const model::InputSpec images{.shape = {3, 16, 16}, .num_classes = 5};
   std::vector<ExportedNetwork> networks;
-  for (PublishedNetwork& published : published_networks()) networks.push_back({std::move(published)});
+  // A graph has the rotary positions of longrope's short sequences; the others have no layer that is not among the
+  // rest.
+  const std::set<std::string> left_out = {"phi3_long", "mistral_whole", "qwen2_sliding", "smollm3"};
+  for (PublishedNetwork& published : published_networks())
+    if (!left_out.contains(published.name)) networks.push_back({std::move(published)});
   model::BertConfig tags{
       .hidden_size = 32, .num_layers = 1, .num_heads = 4, .intermediate_size = 48, .max_position_embeddings = 24};
   model::BertConfig mean = tags;

@@ -1,6 +1,7 @@
 #include "model/layers/attention.h"
 
 #include <ATen/ops/_safe_softmax.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -13,6 +14,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_block.h"
 #include "kernels/dropout.h"
+#include "kernels/portable.h"
 #include "model/layers/ring_attention.h"
 
 namespace trainctl::model {
@@ -27,19 +29,43 @@ at::Tensor additive_mask(const at::Tensor& scores, const SequenceContext& contex
   return {};
 }
 
+/// Hides the keys that a query may not see, by operators that every exported graph has. Each query sees a key.
+at::Tensor hidden_portably(const at::Tensor& scores, const SequenceContext& context) {
+  at::Tensor visible = context.mask;
+  if (!visible.defined() && !context.is_causal) return scores;
+  if (!visible.defined()) {
+    const at::Tensor places = at::arange(scores.size(3), scores.options().dtype(at::kLong));
+    visible = places.unsqueeze(0).le(places.unsqueeze(1));
+  }
+  return scores.masked_fill(visible.logical_not(), -std::numeric_limits<double>::infinity());
+}
+
+/// Returns what softmax makes of the scores [B, H, T, S].
+at::Tensor softmax_of(at::Tensor scores, const SequenceContext& context) {
+  if (kernels::PortableOperators::are_wanted()) return at::softmax(hidden_portably(scores, context), -1);
+  if (const at::Tensor mask = additive_mask(scores, context); mask.defined()) scores.add_(mask);
+  // Only a mask can leave a query without visible keys.
+  return context.mask.defined() ? at::_safe_softmax(scores, -1) : at::softmax(scores, -1);
+}
+
+/// Repeats keys or values until there are as many heads as of queries.
+at::Tensor heads_for_queries(const at::Tensor& heads, std::int64_t num_heads) {
+  if (!kernels::PortableOperators::are_wanted() || heads.size(1) == num_heads)
+    return kernels::repeat_heads(heads, num_heads);
+  return heads.unsqueeze(2).expand({-1, -1, num_heads / heads.size(1), -1, -1}).flatten(1, 2);
+}
+
 /// Computes attention in single operators: LibTorch's kernels have no soft cap, and on CPUs no dropout. There the
 /// dropped weights come from our own dropout.
 at::Tensor attend_by_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const SequenceContext& context, const AttentionOptions& options) {
   const at::Tensor scaled = q.mul(1 / std::sqrt(static_cast<double>(q.size(3))));
-  at::Tensor scores = at::matmul(scaled, kernels::repeat_heads(k, q.size(1)).transpose(2, 3));  // [B, H, T, S]
+  at::Tensor scores = at::matmul(scaled, heads_for_queries(k, q.size(1)).transpose(2, 3));  // [B, H, T, S]
   if (options.softcap > 0) scores = scores.div(options.softcap).tanh().mul(options.softcap);
-  if (const at::Tensor mask = additive_mask(scores, context); mask.defined()) scores.add_(mask);
-  // Only a mask can leave a query without visible keys.
-  const at::Tensor weights = context.mask.defined() ? at::_safe_softmax(scores, -1) : at::softmax(scores, -1);
+  const at::Tensor weights = softmax_of(scores, context);
   const at::Tensor kept =
       options.dropout > 0 ? kernels::dropout_attention(weights, options.dropout, options.heads) : weights;
-  return at::matmul(kept, kernels::repeat_heads(v, q.size(1)));
+  return at::matmul(kept, heads_for_queries(v, q.size(1)));
 }
 
 }  // namespace
