@@ -109,7 +109,11 @@ std::vector<std::string> differences_of(const nlohmann::json& config_json, const
   const nlohmann::json type = config_json.value("model_type", nlohmann::json(model::LlamaConfig::kind));
   const model::LlamaFamily* const family = type.is_string() ? model::llama_family(type.get<std::string>()) : nullptr;
   if (family == nullptr) return {another_type(type, model::LlamaConfig::kind)};
-  return differences_as(*family, config_json, config, facts);
+  try {
+    return differences_as(*family, config_json, config, facts);
+  } catch (const nlohmann::json::exception& error) {
+    return {"a key of config.json has a value of another type than transformers writes: " + std::string(error.what())};
+  }
 }
 
 template <class Network>

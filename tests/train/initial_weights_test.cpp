@@ -69,6 +69,20 @@ bool same_weights(model::Model& a, model::Model& b) {
   return left.size() == right.size();
 }
 
+/// Checks what is told of a directory that is of another family, or of another soft cap.
+void check_family_differences(const TemporaryDirectory& scratch) {
+  const std::string qwen = failure(network_of("llama_tied"), scratch / "qwen2_sliding" / "plain");
+  CHECK(qwen.find("model_type is \"qwen2\" in config.json, with another model.attention_bias than here") !=
+        std::string::npos);
+  PublishedNetwork gemma = network_of("gemma2");
+  model::LlamaConfig uncapped = *gemma.network.get_if<model::LlamaConfig>();
+  uncapped.final_logit_softcapping = std::nullopt;
+  gemma.network = uncapped;
+  CHECK(failure(gemma, scratch / "gemma2" / "plain")
+            .find("final_logit_softcapping is 3.0 in config.json and null here (model.final_logit_softcapping)") !=
+        std::string::npos);
+}
+
 TEST_CASE("what transformers saved gives its logits here, in one file and in shards", "[train][reference]") {
   const TemporaryDirectory scratch;
   run_published_weights("save", scratch.path());
@@ -119,6 +133,7 @@ TEST_CASE("what transformers saved gives its logits here, in one file and in sha
     CHECK(text.find("rope_theta is 500000.0 in config.json and 10000.0 here (model.rope_theta)") != std::string::npos);
     CHECK(text.find("rope_type is \"llama3\" in config.json and \"default\" here (model.rope_scaling.kind)") !=
           std::string::npos);
+    check_family_differences(scratch);
     CHECK(failure(network_of("gpt2"), scratch / "llama" / "plain").find("model_type is \"llama\"") !=
           std::string::npos);
   }
