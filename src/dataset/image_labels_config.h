@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "config/stated.h"
 
 namespace trainctl::dataset {
 
