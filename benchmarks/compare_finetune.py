@@ -37,7 +37,7 @@ dataset:
   batch_size: {batch}
   length_group_batches: {window}
   drop_last: true
-model: {{kind: bert, hidden_size: 384, num_layers: 6, num_heads: 12, intermediate_size: 1536, head: classification, init_from: {model}}}
+model: {{kind: bert, hidden_size: 384, num_layers: 6, num_heads: 12, intermediate_size: 1536, head: classification, pooling: first, init_from: {model}}}
 task: {{kind: classification}}
 optimizer: {{kind: adamw, lr: 2e-4, weight_decay: 0.01, clip_norm: 1.0, lr_scheduler: {{kind: linear, warmup: {warmup}}}}}
 train: {{steps: {steps}, log_every: 10}}
