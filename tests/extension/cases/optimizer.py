@@ -4,7 +4,8 @@ from addition import Addition, Before, Forgotten, New, Run
 CONFIG = """/// https://jmlr.org/papers/v12/duchi11a.html as torch.optim.Adagrad, without decay of the learning rate.
 struct AdagradConfig {
   static constexpr std::string_view kind = "adagrad";
-  static constexpr OptimizerTraits traits{.is_elementwise = true, .updates_shards = true, .averages_weights = false,
+  static constexpr OptimizerTraits traits{.is_elementwise = true, .updates_shards = true, .normalizes_elements = true,
+                                          .averages_weights = false,
                                           .reads_overflow_flag = true, .starter_lr = 0.03};
   double eps = 1e-10;
 
@@ -99,8 +100,8 @@ CASE = Addition(
         ],
     },
     forgotten=[
-        Forgotten((RULES, "traits{.is_elementwise = true, .updates_shards = true, .averages_weights = false,\n",
-                   "constants{.is_elementwise = true, .updates_shards = true, .averages_weights = false,\n"),
+        Forgotten((RULES, "traits{.is_elementwise = true, .updates_shards = true, .normalizes_elements = true,\n",
+                   "constants{.is_elementwise = true, .updates_shards = true, .normalizes_elements = true,\n"),
                   says=["a kind has no `static constexpr … traits`"], source=RULES),
         Forgotten((RULES, ", .starter_lr = 0.03", ""), says=["rule_config.h"], source=RULES),
         Forgotten((RULES, ", AdagradConfig", ""), says=["AdagradConfig"], source=TEST),
