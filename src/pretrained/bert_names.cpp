@@ -17,7 +17,7 @@ struct Prefixes {
   std::string_view there;
 };
 
-// Of several prefixes that fit a name, the first counts.
+// The first prefix that fits a name counts.
 constexpr Prefixes kRoberta[] = {
     {"bert.pooler.dense.", "classifier.dense."},
     {"classifier.", "classifier.out_proj."},

@@ -1,12 +1,12 @@
 // Classification with one label per sample, for images or texts.
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/log_softmax.h>
-#include <ATen/ops/tensor.h>
 
 #include "core/error.h"
 #include "core/text.h"
 #include "runtime/fake_tensor.h"
 #include "task/choose_metrics.h"
+#include "task/class_weights.h"
 #include "task/classification_evaluation.h"
 #include "task/micro_batch.h"
 #include "task/mixing.h"
@@ -19,15 +19,14 @@ constexpr double kSure = 1e-8;  // 1 - p at least in the focal loss: a power bel
 
 class Classification final : public Task {
  public:
-  Classification(const ClassificationConfig& config, std::int64_t num_classes, std::vector<double> weights)
+  Classification(const ClassificationConfig& config, std::int64_t num_classes, ClassWeights weights)
       : config_(config), num_classes_(num_classes), weights_(std::move(weights)) {}
 
   std::optional<double> weight_of(const dataset::Batch& batch) const override {
     if (weights_.empty() || runtime::FakeTensorScope::is_active()) return std::nullopt;
     const at::Tensor targets = batch.targets.contiguous();
     double sum = 0;
-    for (std::int64_t i = 0; i < targets.numel(); ++i)
-      sum += weights_[static_cast<std::size_t>(targets.const_data_ptr<std::int64_t>()[i])];
+    for (std::int64_t i = 0; i < targets.numel(); ++i) sum += weights_[targets.const_data_ptr<std::int64_t>()[i]];
     return sum;
   }
 
@@ -69,7 +68,7 @@ class Classification final : public Task {
     if (weights_.empty())
       return at::cross_entropy_loss(logits, targets, /*weight=*/{}, at::Reduction::Sum, /*ignore_index=*/-100,
                                     config_.label_smoothing);
-    return at::cross_entropy_loss(logits.to(at::kFloat), targets, weights_on(logits.device()), at::Reduction::Sum,
+    return at::cross_entropy_loss(logits.to(at::kFloat), targets, weights_.on(logits.device()), at::Reduction::Sum,
                                   /*ignore_index=*/-100, config_.label_smoothing);
   }
 
@@ -78,14 +77,8 @@ class Classification final : public Task {
     const at::Tensor log_p = at::log_softmax(logits.to(at::kFloat), 1).gather(1, targets.unsqueeze(1)).squeeze(1);
     const at::Tensor focus = log_p.expm1().neg().clamp_min(kSure).pow(config_.focal_gamma);
     at::Tensor loss = log_p.mul(focus).neg();
-    if (!weights_.empty()) loss = loss.mul(weights_on(logits.device()).index_select(0, targets));
+    if (!weights_.empty()) loss = loss.mul(weights_.on(logits.device()).index_select(0, targets));
     return loss.sum();
-  }
-
-  const at::Tensor& weights_on(c10::Device device) const {
-    if (!device_weights_.defined() || device_weights_.device() != device)
-      device_weights_ = at::tensor(weights_, at::kFloat).to(device);
-    return device_weights_;
   }
 
   Mixed mix_images(const at::Tensor& images, std::uint64_t key) const {
@@ -97,15 +90,11 @@ class Classification final : public Task {
 
   ClassificationConfig config_;
   std::int64_t num_classes_;
-  std::vector<double> weights_;        // of the classes; empty: all count as one
-  mutable at::Tensor device_weights_;  // float [num_classes], made when the device is known
+  ClassWeights weights_;
 };
 
 std::vector<double> class_weights(const ClassificationConfig& config, const dataset::SampleSpec& spec) {
-  if (!config.class_weights.empty() && static_cast<std::int64_t>(config.class_weights.size()) != spec.num_classes)
-    throw core::Error("task.class_weights has " + core::format_count(config.class_weights.size()) +
-                      " weights, and the dataset has " + core::format_count(spec.num_classes) +
-                      " classes: " + core::list_words(spec.class_names));
+  check_class_weights("task.class_weights", config.class_weights, spec);
   if (config.class_weighting == ClassWeighting::none) return config.class_weights;
   if (spec.class_counts.empty())
     throw core::Error(
@@ -129,7 +118,7 @@ std::unique_ptr<Task> build(const ClassificationConfig& config, const dataset::S
   if ((config.mixup > 0 || config.cutmix > 0) && !spec.is_image())
     throw core::Error("mixup and cutmix blend images, but the dataset's samples are no images")
         .hint("set task.mixup and task.cutmix to 0");
-  return std::make_unique<Classification>(config, spec.num_classes, class_weights(config, spec));
+  return std::make_unique<Classification>(config, spec.num_classes, ClassWeights(class_weights(config, spec)));
 }
 
 }  // namespace trainctl::task

@@ -1,13 +1,11 @@
 // A class for each pixel: cross-entropy of each pixel that has one.
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/text.h"
 #include "runtime/fake_tensor.h"
 #include "task/choose_metrics.h"
+#include "task/class_weights.h"
 #include "task/micro_batch.h"
 #include "task/segmentation_evaluation.h"
 #include "task/tasks.h"
@@ -18,7 +16,7 @@ namespace {
 class SemanticSegmentation final : public Task {
  public:
   SemanticSegmentation(SemanticSegmentationConfig config, std::int64_t num_classes)
-      : config_(std::move(config)), num_classes_(num_classes) {}
+      : config_(std::move(config)), num_classes_(num_classes), weights_(config_.class_weights) {}
 
   /// Returns the number of pixels with a class, or the sum of the weights of their classes.
   std::optional<double> weight_of(const dataset::Batch& batch) const override {
@@ -45,7 +43,7 @@ class SemanticSegmentation final : public Task {
   LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
     const at::Tensor& targets = micro_batch.batch.targets;
     const at::Tensor logits = pixel_logits(model, micro_batch.input, num_classes_, targets.sizes()).to(at::kFloat);
-    return {.sum = at::cross_entropy_loss(logits, targets, weights_on(logits.device()), at::Reduction::Sum),
+    return {.sum = at::cross_entropy_loss(logits, targets, weights_.on(logits.device()), at::Reduction::Sum),
             .count = micro_batch.count};
   }
 
@@ -55,24 +53,15 @@ class SemanticSegmentation final : public Task {
   }
 
  private:
-  const at::Tensor& weights_on(c10::Device device) const {
-    if (!config_.class_weights.empty() && (!weights_.defined() || weights_.device() != device))
-      weights_ = at::tensor(config_.class_weights, at::kFloat).to(device);
-    return weights_;
-  }
-
   SemanticSegmentationConfig config_;
   std::int64_t num_classes_;
-  mutable at::Tensor weights_;  // float [num_classes], made when the device is known; undefined: all are 1
+  ClassWeights weights_;
 };
 
 }  // namespace
 
 std::unique_ptr<Task> build(const SemanticSegmentationConfig& config, const dataset::SampleSpec& spec) {
-  if (!config.class_weights.empty() && std::ssize(config.class_weights) != spec.num_classes)
-    throw core::Error("task.class_weights has " + core::format_count(config.class_weights.size()) +
-                      " weights, and the dataset has " + core::format_count(spec.num_classes) +
-                      " classes: " + core::list_words(spec.class_names));
+  check_class_weights("task.class_weights", config.class_weights, spec);
   return std::make_unique<SemanticSegmentation>(config, spec.num_classes);
 }
 

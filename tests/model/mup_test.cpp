@@ -47,7 +47,7 @@ struct Parametrized {
     return *found;
   }
   double lr(const std::string& name) const { return parameter_facts(*model).at(name).lr_scale; }
-  /// Of the spread of first values, or of the constant that they are.
+  /// Returns the ratio of the spreads of first values, or of the constants that they are.
   double value(const std::string& name) const {
     const Init own = decl(*model, name).init;
     const Init before = decl(*base, name).init;
