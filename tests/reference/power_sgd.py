@@ -4,6 +4,7 @@ For each step `<step>.<rank>.<name>` are a rank's gradients and `<step>.mean.<na
 begins with. Exit code 77: PyTorch can't be imported.
 """
 import multiprocessing
+import os
 import sys
 import tempfile
 
@@ -81,7 +82,9 @@ def work(rank, store, approximation, output):
             out.update({f"{step}.{each}.{name}": gradient for name, gradient in gradients(step, each).items()})
     if rank == 0:
         write_safetensors(output, out)
-    dist.destroy_process_group()
+    dist.barrier()
+    # Without destructors: DDP's joins Gloo's thread and holds the interpreter's lock, for which that thread may wait.
+    os._exit(0)
 
 
 if __name__ == "__main__":

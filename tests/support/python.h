@@ -17,13 +17,15 @@
 namespace trainctl::testing {
 
 /// Runs a script of tests/reference with arguments. A failure fails the test, with the script's standard error. Skips
-/// the test if the script's packages are not installed for TRAINCTL_PYTHON: the script exits with 77.
+/// the test if the script's packages are not installed for TRAINCTL_PYTHON: the script exits with 77. A script that
+/// takes longer than ten minutes fails, so that the test that waits for it is named.
 inline void run_reference(const std::string& script, const std::vector<std::string>& arguments) {
   constexpr int kLacksPackages = 77;
   constexpr int kNotFound = 127;
   const TemporaryDirectory directory;
   const std::filesystem::path log = directory / "stderr.txt";
-  std::string command = "'" TRAINCTL_PYTHON "' '" TRAINCTL_SOURCE_DIR "/tests/reference/" + script + "'";
+  std::string command =
+      "timeout -k 5 600 '" TRAINCTL_PYTHON "' '" TRAINCTL_SOURCE_DIR "/tests/reference/" + script + "'";
   for (const std::string& argument : arguments) command += " '" + argument + "'";
   const int status = std::string(TRAINCTL_PYTHON).empty()
                          ? kNotFound << 8
