@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -10,10 +11,13 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/error.h"
+#include "kernels/distillation.h"
 #include "kernels/matrix_product.h"
 #include "kernels/softmax_gradient.h"
 
@@ -32,12 +36,22 @@ at::ScalarType product_dtype(const at::Tensor& hidden, const at::Tensor& weight)
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : weight.scalar_type();
 }
 
+/// What rows of logits are made of.
+struct Projection {
+  at::Tensor hidden;  // [N, D], in the products' dtype
+  at::Tensor weight;  // [V, D], in the products' dtype
+  at::Tensor bias;    // [V], in the logits' dtype, or undefined
+  double softcap = 0;
+};
+
 struct Inputs {
-  at::Tensor hidden;   // [N, D], in the products' dtype
-  at::Tensor weight;   // [V, D], in the products' dtype
-  at::Tensor bias;     // [V], in the logits' dtype, or undefined
-  at::Tensor targets;  // [N]
-  LinearCrossEntropyOptions options;
+  at::Tensor hidden;                  // [N, D], in the products' dtype
+  at::Tensor weight;                  // [V, D], in the products' dtype
+  at::Tensor bias;                    // [V], in the logits' dtype, or undefined
+  at::Tensor targets;                 // [N]
+  LinearCrossEntropyOptions options;  // of which `teacher` isn't looked at
+  std::optional<Projection> teacher{};
+  at::Tensor row_weights{};  // [N], in the logits' dtype: how much each row's loss counts; undefined: as one
 
   std::int64_t num_classes() const { return weight.size(0); }
   at::ScalarType logits_dtype() const { return weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
@@ -57,12 +71,18 @@ struct Gradients {
   at::Tensor bias;
 };
 
-/// Computes logits [R, V] in float or double.
-at::Tensor logits_of(const Inputs& in, const at::Tensor& hidden) {
-  at::Tensor logits = matrix_product(hidden, in.weight.t()).to(in.logits_dtype());
-  if (in.bias.defined()) logits.add_(in.bias);
-  if (in.options.softcap > 0) logits.div_(in.options.softcap).tanh_().mul_(in.options.softcap);
+/// Computes logits [R, V] in `dtype`.
+at::Tensor logits_of(const Projection& of, at::ScalarType dtype) {
+  at::Tensor logits = matrix_product(of.hidden, of.weight.t()).to(dtype);
+  if (of.bias.defined()) logits.add_(of.bias);
+  if (of.softcap > 0) logits.div_(of.softcap).tanh_().mul_(of.softcap);
   return logits;
+}
+
+/// Computes the logits [R, V] of some rows in float or double.
+at::Tensor logits_of(const Inputs& in, const at::Tensor& hidden) {
+  return logits_of({.hidden = hidden, .weight = in.weight, .bias = in.bias, .softcap = in.options.softcap},
+                   in.logits_dtype());
 }
 
 /// Computes the losses [R] of rows from log-probabilities.
@@ -111,14 +131,40 @@ at::Tensor to_gradient(const Inputs& in, at::Tensor& logits, const at::Tensor& i
   return losses;
 }
 
+/// Some consecutive rows.
+struct Chunk {
+  std::int64_t begin;
+  std::int64_t count;
+};
+
+/// Does what to_gradient() does for rows that are trained towards a teacher's, too.
+at::Tensor to_gradient_beside_teacher(const Inputs& in, const Chunk& chunk, at::Tensor& logits,
+                                      const at::Tensor& index) {
+  const LinearTeacher& options = *in.options.teacher;
+  Projection rows = *in.teacher;
+  rows.hidden = rows.hidden.narrow(0, chunk.begin, chunk.count);
+  const DistillationRows towards = distillation_rows(logits, logits_of(rows, in.logits_dtype()), options.temperature);
+  const at::Tensor losses = to_gradient(in, logits, index);
+  logits.mul_(1 - options.share).add_(towards.gradient, options.share);
+  return losses.mul(1 - options.share).add_(towards.losses, options.share);
+}
+
 /// Returns the derivative of capped logits: 1 - (logit / softcap)². Undefined without a soft cap.
 at::Tensor softcap_slope(const Inputs& in, const at::Tensor& logits) {
   if (in.options.softcap == 0) return {};
   return logits.div(in.options.softcap).square_().neg_().add_(1);
 }
 
-/// Processes all rows once. `gradients` holds tensors for the gradients that are needed.
-at::Tensor run(const Inputs& in, Gradients& gradients) {
+/// Computes the losses [R] of some rows.
+at::Tensor losses_of_chunk(const Inputs& in, const Chunk& chunk, at::Tensor& logits, const at::Tensor& index) {
+  if (in.teacher) return to_gradient_beside_teacher(in, chunk, logits, index);
+  if (in.options.part != nullptr) return to_gradient_of_part(in, logits, index);
+  return losses_of(in, at::_log_softmax(logits, 1, /*half_to_float=*/false), index);
+}
+
+/// Processes all rows once, and returns the sum of their losses. `gradients` holds tensors for the gradients that are
+/// needed. Copies the losses into `row_losses` [N], if that is defined.
+at::Tensor run(const Inputs& in, Gradients& gradients, const at::Tensor& row_losses = {}) {
   at::Tensor total = at::zeros({}, in.weight.options().dtype(in.logits_dtype()));
   const std::int64_t rows = in.hidden.size(0);
   const std::int64_t step = in.rows_at_once();
@@ -126,18 +172,20 @@ at::Tensor run(const Inputs& in, Gradients& gradients) {
     const std::int64_t count = std::min(step, rows - begin);
     const at::Tensor hidden = in.hidden.narrow(0, begin, count);
     const at::Tensor targets = in.targets.narrow(0, begin, count);
-    const at::Tensor valid = targets.ge(0).to(in.logits_dtype());  // [R]
-    const at::Tensor index = targets.clamp_min(0).unsqueeze(1);    // [R, 1]
-    at::Tensor logits = logits_of(in, hidden);                     // [R, V]
+    at::Tensor valid = targets.ge(0).to(in.logits_dtype());  // [R]
+    if (in.row_weights.defined()) valid.mul_(in.row_weights.narrow(0, begin, count));
+    const at::Tensor index = targets.clamp_min(0).unsqueeze(1);  // [R, 1]
+    at::Tensor logits = logits_of(in, hidden);                   // [R, V]
     if (!gradients.hidden.defined() && !gradients.weight.defined() && !gradients.bias.defined()) {
-      const at::Tensor losses = in.options.part != nullptr
-                                    ? to_gradient_of_part(in, logits, index)
-                                    : losses_of(in, at::_log_softmax(logits, 1, /*half_to_float=*/false), index);
-      total.add_(losses.mul(valid).sum());
+      const at::Tensor losses = losses_of_chunk(in, {begin, count}, logits, index).mul(valid);
+      if (row_losses.defined()) row_losses.narrow(0, begin, count).copy_(losses);
+      total.add_(losses.sum());
       continue;
     }
     const at::Tensor slope_of_cap = softcap_slope(in, logits);
-    total.add_(to_gradient(in, logits, index).mul(valid).sum());
+    const at::Tensor losses =
+        in.teacher ? to_gradient_beside_teacher(in, {begin, count}, logits, index) : to_gradient(in, logits, index);
+    total.add_(losses.mul(valid).sum());
     if (slope_of_cap.defined()) logits.mul_(slope_of_cap);
     if (gradients.bias.defined()) gradients.bias.addmv_(logits.t(), valid);
     const at::Tensor slope = logits.to(in.weight.scalar_type());
@@ -178,26 +226,96 @@ struct LinearCrossEntropy final : torch::autograd::Function<LinearCrossEntropy> 
   }
 };
 
-}  // namespace
+/// What the backward pass of LinearCrossEntropyRows needs.
+struct RowsToRepeat final : torch::CustomClassHolder {
+  explicit RowsToRepeat(Inputs rows) : inputs(std::move(rows)) {}
 
-at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
-                                const at::Tensor& targets, const LinearCrossEntropyOptions& options) {
+  Inputs inputs;
+  // Of the gradients; none: not needed.
+  std::optional<at::ScalarType> hidden;
+  std::optional<at::ScalarType> weight;
+  bool bias = false;
+};
+
+at::Tensor row_losses_of(const Inputs& inputs) {
+  const at::Tensor losses = at::empty({inputs.hidden.size(0)}, inputs.weight.options().dtype(inputs.logits_dtype()));
+  Gradients nothing;
+  run(inputs, nothing, losses);
+  return losses;
+}
+
+/// The losses of the rows. How much each counts is known in the backward pass only.
+struct LinearCrossEntropyRows final : torch::autograd::Function<LinearCrossEntropyRows> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, const Inputs& inputs) {
+    RECORD_FUNCTION("trainctl::linear_cross_entropy_rows", std::vector<c10::IValue>());
+    auto rows = c10::make_intrusive<RowsToRepeat>(inputs);
+    if (wants_gradient(hidden)) rows->hidden = hidden.scalar_type();
+    if (wants_gradient(weight)) rows->weight = weight.scalar_type();
+    rows->bias = bias && wants_gradient(*bias);
+    context->saved_data["rows"] = c10::IValue::make_capsule(std::move(rows));
+    return row_losses_of(inputs);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    const auto rows = c10::static_intrusive_pointer_cast<RowsToRepeat>(context->saved_data["rows"].toCapsule());
+    Inputs inputs = rows->inputs;
+    inputs.row_weights = output_gradients[0];
+    Gradients gradients;
+    if (rows->hidden) gradients.hidden = at::empty_like(inputs.hidden, inputs.hidden.options().dtype(*rows->hidden));
+    if (rows->weight) gradients.weight = at::zeros_like(inputs.weight, inputs.weight.options().dtype(*rows->weight));
+    if (rows->bias) gradients.bias = at::zeros({inputs.num_classes()}, inputs.bias.options());
+    run(inputs, gradients);
+    return {gradients.hidden, gradients.weight, gradients.bias, at::Tensor()};
+  }
+};
+
+/// Checks the shapes, and brings all to `dtype`, that of the products.
+Inputs inputs_of(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& targets,
+                 at::ScalarType dtype, const LinearCrossEntropyOptions& options) {
   core::ensure(hidden.dim() == 2 && weight.dim() == 2 && hidden.size(1) == weight.size(1) && targets.dim() == 1 &&
                    targets.size(0) == hidden.size(0),
                "linear_cross_entropy takes hidden [N, D], weight [V, D], targets [N]");
-  const at::ScalarType dtype = product_dtype(hidden, weight);
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   Inputs inputs{.hidden = hidden.detach().to(dtype),
                 .weight = weight.detach().to(dtype),
                 .bias = {},
                 .targets = targets,
                 .options = options};
   if (bias.defined()) inputs.bias = bias.detach().to(inputs.logits_dtype());
+  if (options.teacher == nullptr) return inputs;
+  const LinearTeacher& teacher = *options.teacher;
+  core::ensure(teacher.hidden.size(0) == hidden.size(0) && teacher.weight.size(0) == weight.size(0),
+               "linear_cross_entropy takes a teacher with as many rows, and as large a vocabulary");
+  core::ensure(options.part == nullptr, "linear_cross_entropy takes no teacher where ranks share the vocabulary");
+  inputs.teacher = Projection{
+      .hidden = teacher.hidden.to(dtype), .weight = teacher.weight.to(dtype), .bias = {}, .softcap = teacher.softcap};
+  if (teacher.bias.defined()) inputs.teacher->bias = teacher.bias.to(inputs.logits_dtype());
+  return inputs;
+}
+
+}  // namespace
+
+at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
+                                const at::Tensor& targets, const LinearCrossEntropyOptions& options) {
+  const at::ScalarType dtype = product_dtype(hidden, weight);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const Inputs inputs = inputs_of(hidden, weight, bias, targets, dtype, options);
   if (!at::GradMode::is_enabled()) {
     Gradients nothing;
     return run(inputs, nothing);
   }
   return LinearCrossEntropy::apply(hidden, weight, bias.defined() ? std::optional(bias) : std::nullopt, inputs);
+}
+
+at::Tensor linear_cross_entropy_rows(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
+                                     const at::Tensor& targets, const LinearCrossEntropyOptions& options) {
+  core::ensure(options.teacher == nullptr, "linear_cross_entropy_rows takes no teacher");
+  const at::ScalarType dtype = product_dtype(hidden, weight);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const Inputs inputs = inputs_of(hidden, weight, bias, targets, dtype, options);
+  if (!at::GradMode::is_enabled()) return row_losses_of(inputs);
+  return LinearCrossEntropyRows::apply(hidden, weight, bias.defined() ? std::optional(bias) : std::nullopt, inputs);
 }
 
 }  // namespace trainctl::kernels

@@ -18,11 +18,23 @@ struct VocabularyPart {
   std::function<void(at::Tensor& value)> max;
 };
 
+/// A projection whose probabilities the rows are trained towards (kernels/distillation.h). Nothing of it gets a
+/// gradient. The loss of a row becomes (1 - share) cross-entropy + share T² KL(teacher ‖ student).
+struct LinearTeacher {
+  at::Tensor hidden;  // [N, E]
+  at::Tensor weight;  // [V, E]
+  at::Tensor bias;    // [V], or undefined
+  double softcap = 0;
+  double temperature = 1;
+  double share = 0;
+};
+
 struct LinearCrossEntropyOptions {
   double label_smoothing = 0;
-  std::int64_t chunk_size = 0;           // rows of logits at once; 0 takes as many as fit into some tens of MiB
-  const VocabularyPart* part = nullptr;  // null: the weight has all rows
-  double softcap = 0;                    // logits become softcap · tanh(logit / softcap); 0: they stay
+  std::int64_t chunk_size = 0;             // rows of logits at once; 0 takes as many as fit into some tens of MiB
+  const VocabularyPart* part = nullptr;    // null: the weight has all rows
+  double softcap = 0;                      // logits become softcap · tanh(logit / softcap); 0: they stay
+  const LinearTeacher* teacher = nullptr;  // null: targets are all. Not with a part of the vocabulary
 };
 
 /// The sum over all rows of -log softmax(hidden weightᵀ + bias)[target]: a scalar of float (double for doubles).
@@ -32,5 +44,10 @@ struct LinearCrossEntropyOptions {
 /// The gradient of `hidden` is then this rank's part of a sum.
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
                                 const at::Tensor& targets, const LinearCrossEntropyOptions& options = {});
+
+/// The losses of the rows, [N], zero where there is no target; for losses that aren't their sum. The backward pass
+/// makes the logits once more. Without a teacher.
+at::Tensor linear_cross_entropy_rows(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
+                                     const at::Tensor& targets, const LinearCrossEntropyOptions& options = {});
 
 }  // namespace trainctl::kernels
