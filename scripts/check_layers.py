@@ -40,13 +40,13 @@ PUBLIC = {
     "profiler": ["page.h", "summary.h", "findings/findings.h"],
     "quantization": ["measure.h", "training.h", "workarounds/int8_gemm.h"],
     "data_tools": ["inspect.h", "preview.h", "sharding.h"],
-    "pretrained": ["export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "torch_file.h", "weights_source.h"],
+    "pretrained": ["class_order.h", "export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "torch_file.h", "weights_source.h"],
     "inference": ["generate.h", "predict.h", "text_stream.h"],
     "exporters": ["export_graph.h", "gguf/export_gguf.h", "graph_model.h", "model_card.h", "package/serving.h", "signature.h", "tensorrt.h"],
     "experiment": ["*"],
     "compare": ["curve.h", "evaluation_file.h", "record_json.h", "report.h", "run_record.h", "runs.h", "text_table.h"],
     "runs": ["clean.h", "run_lock.h"],
-    "train": ["loop/coordinate_check.h", "loop/device_feed.h", "loop/evaluate.h", "loop/prediction_log.h", "loop/profile_loop.h", "loop/step.h", "loop/stop_signal.h", "loop/trainer.h", "profile/profile.h", "run/initial_weights.h", "run/provenance.h", "run/replicas.h", "run/restore.h", "run/run.h", "run/run_directory.h"],
+    "train": ["loop/coordinate_check.h", "loop/device_feed.h", "loop/evaluate.h", "loop/logits_of_samples.h", "loop/prediction_log.h", "loop/profile_loop.h", "loop/step.h", "loop/stop_signal.h", "loop/trainer.h", "profile/profile.h", "run/initial_weights.h", "run/provenance.h", "run/replicas.h", "run/restore.h", "run/run.h", "run/stored_logits.h", "run/run_directory.h"],
     "plan": ["choose.h", "fit.h", "memory/kernel_workspaces.h", "out_of_memory.h", "prediction.h", "rehearsal/rehearse.h", "report.h", "time/device_rates.h", "time_report.h", "trial.h"],
 }
 # What one folder alone may see of another beside that: tools that read and write the parts of data sets.

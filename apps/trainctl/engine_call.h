@@ -45,6 +45,7 @@ struct ProfileOptions {
 struct EvalOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::string split = "eval";  // eval, test, train
+  std::string logits = "";     // file to write the logits of the training set to
 };
 
 struct ExportOptions {

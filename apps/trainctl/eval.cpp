@@ -25,6 +25,9 @@ Action declare_eval(CLI::App& app) {
           ""))
       ->check(CLI::IsMember({"eval", "test", "train"}))
       ->capture_default_str();
+  app.add_option("--logits", options->eval.logits,
+                 "With --split train: file to write the logits of each sample to, for distillation.logits")
+      ->type_name("FILE");
   return [options] { return call_engine(engine_call(options->eval, options->model)); };
 }
 

@@ -36,6 +36,8 @@ constexpr std::array kExamples = {
             "Shows metrics, speed and configs of two runs side by side."},
     Example{"trainctl eval runs/digits/20261126T101500Z-1", "Evaluates the best checkpoint of a run, or its newest."},
     Example{"trainctl eval runs/digits/20261126T101500Z-1 --split test", "Evaluates it on the test set."},
+    Example{"trainctl eval runs/digits/20261126T101500Z-1 --split train --logits teacher.safetensors",
+            "Writes the logits of each training sample, from which another network learns."},
     Example{"trainctl eval exp.yaml --checkpoint model.onnx --json", "Evaluates an exported file, and prints JSON."},
     Example{"trainctl predict runs/digits/20261126T101500Z-1 a.png b.png", "Prints one JSON line for each image."},
     Example{"trainctl predict runs/digits/20261126T101500Z-1 photos --format csv --output labels.csv",

@@ -55,7 +55,7 @@ class BatchView {
  private:
   TokenFate fate_of(std::int64_t index, std::int64_t token) const {
     if (mask_.defined() && !mask_.const_data_ptr<bool>()[index * mask_.size(1) + token]) return TokenFate::padding;
-    const bool is_next = kind_ == Targets::next_tokens;
+    const bool is_next = kind_ == Targets::next_tokens || kind_ == Targets::preferences;
     return target(index, is_next ? token - 1 : token) == kNoTarget ? TokenFate::seen : TokenFate::learned;
   }
 

@@ -111,6 +111,12 @@ BatchSpec batch_spec_of(const ChatConfig& config, const BatchSpecHints& hints) {
   outline.input_bytes = 3 * config.seq_len * kIdBytes;
   return outline;
 }
+BatchSpec batch_spec_of(const PreferenceConfig& config, const BatchSpecHints& hints) {
+  BatchSpec outline = batch_spec_of(config.as_chat(), hints);
+  outline.spec.targets = Targets::preferences;
+  outline.has_documents = true;
+  return outline;
+}
 BatchSpec batch_spec_of(const TextMlmConfig& config, const BatchSpecHints& hints) {
   BatchSpec outline = tokens(config.seq_len, vocabulary(config.tokenizer, hints), Targets::masked_tokens);
   outline.target_share = config.mask_probability;

@@ -11,6 +11,7 @@
 #include "dataset/container_config.h"
 #include "dataset/fold_config.h"
 #include "dataset/image_config.h"
+#include "dataset/preference_config.h"
 #include "dataset/segmentation_config.h"
 #include "dataset/tagged_text_config.h"
 #include "dataset/text_config.h"
@@ -201,10 +202,10 @@ struct SyntheticTokensConfig {
   }
 };
 
-using PlainSourceConfig =
-    config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig, SyntheticTokensConfig, TextLmConfig,
-                  TextMlmConfig, TextClassificationConfig, TextTokenClassificationConfig, WebDatasetConfig,
-                  TokenizedConfig, TableConfig, ImageFolderConfig, ChatConfig, SegmentationFolderConfig>;
+using PlainSourceConfig = config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig,
+                                        SyntheticTokensConfig, TextLmConfig, TextMlmConfig, TextClassificationConfig,
+                                        TextTokenClassificationConfig, WebDatasetConfig, TokenizedConfig, TableConfig,
+                                        ImageFolderConfig, ChatConfig, SegmentationFolderConfig, PreferenceConfig>;
 
 struct MixturePart {
   double weight = 1;

@@ -16,7 +16,8 @@ constexpr std::pair<Targets, const char*> kTargets[] = {{Targets::labels, "label
                                                         {Targets::values, "values"},
                                                         {Targets::token_labels, "token_labels"},
                                                         {Targets::next_tokens, "next_tokens"},
-                                                        {Targets::masked_tokens, "masked_tokens"}};
+                                                        {Targets::masked_tokens, "masked_tokens"},
+                                                        {Targets::preferences, "preferences"}};
 
 const char* name_of(Targets targets) {
   for (const auto& [value, name] : kTargets)

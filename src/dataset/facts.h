@@ -22,6 +22,7 @@ enum class Targets {
   token_labels,   // int64 [B, T], below num_classes; -100 where there is none
   next_tokens,    // int64 [B, T], each token's successor; -100 where there is none
   masked_tokens,  // int64 [B, T], what was masked; -100 elsewhere
+  preferences,  // int64 [B, T], as next_tokens; of a row's documents 0 and 1, 2 and 3, … the even ones are preferred
 };
 
 /// Rows and columns.

@@ -32,6 +32,7 @@ Sources build(const TableConfig& config, const LoaderOptions& options);
 Sources build(const MixtureConfig& config, const LoaderOptions& options);
 Sources build(const TextLmConfig& config, const LoaderOptions& options);
 Sources build(const ChatConfig& config, const LoaderOptions& options);
+Sources build(const PreferenceConfig& config, const LoaderOptions& options);
 Sources build(const TextMlmConfig& config, const LoaderOptions& options);
 Sources build(const TextClassificationConfig& config, const LoaderOptions& options);
 Sources build(const TextTokenClassificationConfig& config, const LoaderOptions& options);
@@ -47,6 +48,7 @@ void read_first_rows(const TextClassificationConfig& config, Phase phase, std::i
 void read_first_rows(const TextTokenClassificationConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const TextLmConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const ChatConfig& config, Phase phase, std::int64_t num_rows);
+void read_first_rows(const PreferenceConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const TextMlmConfig& config, Phase phase, std::int64_t num_rows);
 
 }  // namespace trainctl::dataset

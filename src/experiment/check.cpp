@@ -27,6 +27,7 @@ void check_experiment(const Experiment& experiment, const config::Node& node, co
   check_images(checked);
   check_text(checked);
   check_model(checked);
+  check_frozen_networks(checked);
   check_optimizer(checked);
   check_training(checked);
   check_distributed(checked);

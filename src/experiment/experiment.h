@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "activation_checkpointing/config.h"
@@ -29,6 +30,7 @@ struct Experiment {
   dataset::DatasetConfig dataset;
   model::ModelConfig model;
   task::TaskConfig task;
+  std::optional<task::DistillationConfig> distillation{};
   optimizer::OptimizerConfig optimizer;
   amp::AmpConfig amp;
   train::AccumulationConfig accumulation;
@@ -51,6 +53,8 @@ struct Experiment {
         field<&Experiment::dataset>("Samples, transforms and batches.", config::required),
         field<&Experiment::model>("The network.", config::required),
         field<&Experiment::task>("Loss and metrics."),
+        field<&Experiment::distillation>(
+            "Targets from a trained network beside those of the data; null trains on the data's alone."),
         field<&Experiment::optimizer>("Update rule and learning rate."),
         field<&Experiment::amp>("Precision."),
         field<&Experiment::accumulation>("Micro-batches in a step."),

@@ -2,12 +2,14 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "config/overlay.h"
 #include "config/read.h"
 #include "experiment/published_config.h"
 #include "experiment/renamed.h"
 #include "experiment/resolve.h"
+#include "experiment/run_config.h"
 #include "experiment/shape.h"
 
 namespace trainctl::experiment {
@@ -39,6 +41,13 @@ void add_task_kind(config::Node& written) {
   task->add("kind", task->origin, config::Node::scalar(std::string(kind), config::ScalarStyle::plain, task->origin));
 }
 
+/// Returns the sections whose networks may follow from weights.
+std::vector<NetworkSection> network_sections(config::Node& written) {
+  config::Node* const distillation = written.find("distillation");
+  return {{.node = written.find("model"), .path = "model"},
+          {.node = distillation == nullptr ? nullptr : distillation->find("teacher"), .path = "distillation.teacher"}};
+}
+
 }  // namespace
 
 LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets) {
@@ -50,7 +59,10 @@ LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<co
   config::refuse_renamed(*written, kRenamed, "was renamed to", problems);
   config::refuse_renamed(*written, kNamesElsewhere, "is called here", problems);
   replace_length(*written);
-  adopt_published_config(*written, problems);
+  for (const NetworkSection& section : network_sections(*written)) {
+    adopt_run_config(section, problems);
+    adopt_published_config(section, problems);
+  }
   add_task_kind(*written);
   Experiment experiment;
   config::read_into(shape, *written, &experiment, problems);

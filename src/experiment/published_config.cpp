@@ -84,13 +84,14 @@ std::string unknown_network(const PublishedConfig& config) {
 }
 
 /// Returns what is wrong with a path that gives no kind.
-std::string no_config(const std::string& path) {
+std::string no_config(const std::string& path, const std::string& section) {
   std::error_code unknown;
   if (!fs::exists(path, unknown)) return core::missing_weights(path);
   if (!fs::is_directory(path, unknown))
     return "the kind of the network follows from a directory's config.json, and " + path +
-           " is a file of weights alone; set model.kind and its sizes";
-  return "there is no config.json in " + path + ", from which the kind of the network would follow; set model.kind";
+           " is a file of weights alone; set " + section + ".kind and its sizes";
+  return "there is no config.json in " + path + ", from which the kind of the network would follow; set " + section +
+         ".kind";
 }
 
 void adopt(config::Node& model, const PublishedConfig& config, const std::vector<PublishedKey>& keys) {
@@ -102,43 +103,44 @@ void adopt(config::Node& model, const PublishedConfig& config, const std::vector
 }
 
 /// Takes the pooling of a directory of sentence-transformers, where the user chooses none.
-void adopt_pooling(config::Node& model, const fs::path& directory, const config::Origin& place,
+void adopt_pooling(const NetworkSection& section, const fs::path& directory, const config::Origin& place,
                    config::Problems& problems) {
-  if (model.find("pooling") != nullptr) return;
+  if (section.node->find("pooling") != nullptr) return;
   try {
-    if (const auto pooling = read_sentence_pooling(directory)) adopt(model, open_config(pooling->file), pooling->keys);
+    if (const auto pooling = read_sentence_pooling(directory))
+      adopt(*section.node, open_config(pooling->file), pooling->keys);
   } catch (const core::Error& error) {
-    problems.add(place, "model.pooling", error.what());
+    problems.add(place, section.path + ".pooling", error.what());
   }
 }
 
 }  // namespace
 
-void adopt_published_config(config::Node& written, config::Problems& problems) {
-  config::Node* const model = written.find("model");
+void adopt_published_config(const NetworkSection& section, config::Problems& problems) {
+  config::Node* const model = section.node;
   if (model == nullptr || model->kind != config::NodeKind::mapping) return;
   const bool has_kind = model->find("kind") != nullptr;
   const config::Node* const init_from = model->find("init_from");
   if (init_from == nullptr) return;
   const config::Origin place = init_from->origin;
   const auto report = [&](const std::string& message) {
-    if (!has_kind) problems.add(place, "model.kind", message);
+    if (!has_kind) problems.add(place, section.path + ".kind", message);
   };
   if (init_from->kind != config::NodeKind::scalar)
-    return report("names no weights, from which model.kind would follow");
+    return report("names no weights, from which " + section.path + ".kind would follow");
   const fs::path path = fs::path(init_from->text) / "config.json";
   std::error_code unknown;
-  if (!fs::exists(path, unknown)) return report(no_config(init_from->text));
+  if (!fs::exists(path, unknown)) return report(no_config(init_from->text, section.path));
   try {
     const PublishedConfig config = open_config(path);
     const std::optional<PublishedKeys> keys = published_keys(config.json);
     if (!keys) return report(unknown_network(config));
     if (has_kind && model->find("kind")->text != keys->kind) return;
     for (const model::RefusedKey& refused : keys->refused)
-      problems.add(config.origin_of(refused.key), "model.init_from",
+      problems.add(config.origin_of(refused.key), section.path + ".init_from",
                    refused.key + " " + config.json_of(refused.key) + ": " + refused.reason);
     // Before the keys of config.json, of which the package leaves the pooler out.
-    if (keys->kind == model::BertConfig::kind) adopt_pooling(*model, path.parent_path(), place, problems);
+    if (keys->kind == model::BertConfig::kind) adopt_pooling(section, path.parent_path(), place, problems);
     adopt(*model, config, keys->keys);
   } catch (const core::Error& error) {
     report(error.what());

@@ -1,14 +1,22 @@
 // A network's kind and sizes from the config.json beside published weights.
 #pragma once
 
+#include <string>
+
 #include "config/node.h"
 #include "config/problems.h"
 
 namespace trainctl::experiment {
 
-/// Adds to `written` the keys of `model` that it leaves out and that DIR/config.json says, where model.init_from is
-/// DIR. Their origins are their lines in that file. Keys that `written` has stay as they are; if weights and keys
-/// differ, the weights' loader says so. Adds a problem if `written` has no kind and no config.json gives one.
-void adopt_published_config(config::Node& written, config::Problems& problems);
+/// A section whose `kind` and sizes are those of a network.
+struct NetworkSection {
+  config::Node* node;  // null: it isn't written
+  std::string path;    // "model", "distillation.teacher"
+};
+
+/// Adds to a network's section the keys that it leaves out and that DIR/config.json says, where its init_from is DIR.
+/// Their origins are their lines in that file. Keys that it has stay as they are; if weights and keys differ, the
+/// weights' loader says so. Adds a problem if it has no kind and no config.json gives one.
+void adopt_published_config(const NetworkSection& section, config::Problems& problems);
 
 }  // namespace trainctl::experiment

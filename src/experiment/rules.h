@@ -45,6 +45,8 @@ void check_images(Checked& checked);
 /// Text files, labels, and whether the dataset's targets are for the task.
 void check_text(Checked& checked);
 void check_model(Checked& checked);
+/// The teacher, or the reference of dpo, beside the trained network, the task and the ranks.
+void check_frozen_networks(Checked& checked);
 /// Update rule and schedule.
 void check_optimizer(Checked& checked);
 /// Length, evaluation, precision, accumulation, checkpoints.
@@ -63,6 +65,8 @@ bool has_images(const dataset::SourceConfig& source);
 bool has_tokens(const dataset::SourceConfig& source);
 /// Whether samples are rows of numbers.
 bool has_rows(const dataset::SourceConfig& source);
+/// Returns what the rules of a network look at in the rest of the experiment.
+model::Surroundings surroundings_of_network(const Experiment& experiment);
 /// Why a task's metric can't be watched in this direction, or "".
 std::string wrong_metric(const std::string& metric, checkpoint::MetricOrder best, const task::TaskConfig& task);
 

@@ -45,19 +45,7 @@ std::optional<model::ImageSides> image_sides(const dataset::DatasetConfig& datas
 }
 
 void check_own_rules(Checked& c) {
-  const task::TaskTraits& task = config::traits_of(c.experiment.task);
-  const dataset::DatasetFacts facts = config::facts_of(c.experiment.dataset.source);
-  const bool is_regression = facts.targets == dataset::Targets::values;
-  const std::int64_t num_classes = known_classes(c.experiment.dataset.source);
-  const model::Surroundings around{.task = c.experiment.task.kind(),
-                                   .output = task.output,
-                                   .has_classes = task.has_classes,
-                                   .images = image_sides(c.experiment.dataset),
-                                   .num_channels = facts.images() == nullptr ? 0 : *facts.images()->num_channels,
-                                   .num_outputs = is_regression     ? std::optional<std::int64_t>(1)
-                                                  : num_classes > 0 ? std::optional(num_classes)
-                                                                    : std::nullopt,
-                                   .longest = facts.longest_text()};
+  const model::Surroundings around = surroundings_of_network(c.experiment);
   c.report(c.experiment.model.network.visit([&](const auto& network) { return network.broken_rules(around); }));
 }
 
@@ -111,6 +99,22 @@ void check_mup(Checked& c) {
 }
 
 }  // namespace
+
+model::Surroundings surroundings_of_network(const Experiment& experiment) {
+  const task::TaskTraits& task = config::traits_of(experiment.task);
+  const dataset::DatasetFacts facts = config::facts_of(experiment.dataset.source);
+  const bool is_regression = facts.targets == dataset::Targets::values;
+  const std::int64_t num_classes = known_classes(experiment.dataset.source);
+  return {.task = experiment.task.kind(),
+          .output = task.output,
+          .has_classes = task.has_classes,
+          .images = image_sides(experiment.dataset),
+          .num_channels = facts.images() == nullptr ? 0 : *facts.images()->num_channels,
+          .num_outputs = is_regression     ? std::optional<std::int64_t>(1)
+                         : num_classes > 0 ? std::optional(num_classes)
+                                           : std::nullopt,
+          .longest = facts.longest_text()};
+}
 
 void check_model(Checked& checked) {
   check_freeze(checked);

@@ -241,6 +241,9 @@ std::unique_ptr<Answers> answers(const task::TokenClassificationConfig&, AnswerO
 std::unique_ptr<Answers> answers(const task::CausalLmConfig&, AnswerOptions options) {
   return std::make_unique<NextTokenAnswers>(std::move(options));
 }
+std::unique_ptr<Answers> answers(const task::DpoConfig&, AnswerOptions options) {
+  return std::make_unique<NextTokenAnswers>(std::move(options));
+}
 std::unique_ptr<Answers> answers(const task::MaskedLmConfig&, AnswerOptions options) {
   return std::make_unique<MaskAnswers>(std::move(options));
 }

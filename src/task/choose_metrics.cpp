@@ -38,6 +38,7 @@ void check_fit(TokenClassificationMetric metric, const dataset::SampleSpec& spec
 void check_fit(RegressionMetric, const dataset::SampleSpec&) {}
 void check_fit(MaskedLmMetric, const dataset::SampleSpec&) {}
 void check_fit(MultiLabelMetric, const dataset::SampleSpec&) {}
+void check_fit(DpoMetric, const dataset::SampleSpec&) {}
 void check_fit(SegmentationMetric, const dataset::SampleSpec&) {}
 
 /// Appends the metric of this name. The loss is told in any case.
@@ -94,6 +95,11 @@ std::vector<MultiLabelMetric> chosen_metrics(const MultiLabelClassificationConfi
 std::vector<SegmentationMetric> chosen_metrics(const SemanticSegmentationConfig& config, const dataset::SampleSpec&) {
   if (!config.metrics.empty()) return config.metrics;
   return {SegmentationMetric::mean_iou, SegmentationMetric::pixel_accuracy};
+}
+
+std::vector<DpoMetric> chosen_metrics(const DpoConfig& config, const dataset::SampleSpec&) {
+  if (!config.metrics.empty()) return config.metrics;
+  return {DpoMetric::reward_accuracy, DpoMetric::reward_margin};
 }
 
 TaskConfig with_metrics(TaskConfig config, const dataset::SampleSpec& spec, const std::vector<std::string>& watched) {

@@ -18,6 +18,7 @@ std::vector<MultiLabelMetric> chosen_metrics(const MultiLabelClassificationConfi
                                              const dataset::SampleSpec& spec);
 std::vector<SegmentationMetric> chosen_metrics(const SemanticSegmentationConfig& config,
                                                const dataset::SampleSpec& spec);
+std::vector<DpoMetric> chosen_metrics(const DpoConfig& config, const dataset::SampleSpec& spec);
 std::vector<MaskedLmMetric> chosen_metrics(const MaskedLmConfig& config, const dataset::SampleSpec& spec);
 
 }  // namespace trainctl::task

@@ -19,8 +19,8 @@ constexpr double kSure = 1e-8;  // 1 - p at least in the focal loss: a power bel
 
 class Classification final : public Task {
  public:
-  Classification(const ClassificationConfig& config, std::int64_t num_classes, ClassWeights weights)
-      : config_(config), num_classes_(num_classes), weights_(std::move(weights)) {}
+  Classification(const ClassificationConfig& config, std::int64_t num_classes, ClassWeights weights, TeacherPtr teacher)
+      : config_(config), num_classes_(num_classes), weights_(std::move(weights)), teacher_(std::move(teacher)) {}
 
   std::optional<double> weight_of(const dataset::Batch& batch) const override {
     if (weights_.empty() || runtime::FakeTensorScope::is_active()) return std::nullopt;
@@ -41,11 +41,10 @@ class Classification final : public Task {
 
   LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
     const at::Tensor logits = logits_of(model, micro_batch.input);
-    const at::Tensor& targets = micro_batch.batch.targets;
-    const at::Tensor own = cross_entropy(logits, targets);
-    if (config_.mixup == 0 && config_.cutmix == 0) return {.sum = own, .count = micro_batch.count};
-    const at::Tensor other = cross_entropy(logits, roll_by_one(targets));
-    return {.sum = own.mul(micro_batch.share).add(other, 1 - micro_batch.share), .count = micro_batch.count};
+    const at::Tensor own = loss_of_targets(logits, micro_batch);
+    if (teacher_ == nullptr) return {.sum = own, .count = micro_batch.count};
+    return {.sum = teacher_->blend(own, logits, teacher_->logits(micro_batch.input, micro_batch.batch.indices)),
+            .count = micro_batch.count};
   }
 
   std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
@@ -54,6 +53,14 @@ class Classification final : public Task {
   }
 
  private:
+  at::Tensor loss_of_targets(const at::Tensor& logits, const MicroBatch& micro_batch) const {
+    const at::Tensor& targets = micro_batch.batch.targets;
+    const at::Tensor own = cross_entropy(logits, targets);
+    if (config_.mixup == 0 && config_.cutmix == 0) return own;
+    const at::Tensor other = cross_entropy(logits, roll_by_one(targets));
+    return own.mul(micro_batch.share).add(other, 1 - micro_batch.share);
+  }
+
   at::Tensor logits_of(model::Model& model, const model::ModelInput& input) const {
     at::Tensor logits = model.forward(input);  // [B, num_classes]
     if (logits.dim() != 2 || logits.size(1) != num_classes_)
@@ -91,6 +98,7 @@ class Classification final : public Task {
   ClassificationConfig config_;
   std::int64_t num_classes_;
   ClassWeights weights_;
+  TeacherPtr teacher_;
 };
 
 std::vector<double> class_weights(const ClassificationConfig& config, const dataset::SampleSpec& spec) {
@@ -111,14 +119,15 @@ std::vector<double> class_weights(const ClassificationConfig& config, const data
 
 }  // namespace
 
-std::unique_ptr<Task> build(const ClassificationConfig& config, const dataset::SampleSpec& spec) {
+std::unique_ptr<Task> build(const ClassificationConfig& config, const dataset::SampleSpec& spec, TeacherPtr teacher) {
   if (spec.num_classes < 1)
     throw core::Error("classification needs labels, but the dataset's number of classes is unknown")
         .hint("set dataset.num_classes");
   if ((config.mixup > 0 || config.cutmix > 0) && !spec.is_image())
     throw core::Error("mixup and cutmix blend images, but the dataset's samples are no images")
         .hint("set task.mixup and task.cutmix to 0");
-  return std::make_unique<Classification>(config, spec.num_classes, ClassWeights(class_weights(config, spec)));
+  return std::make_unique<Classification>(config, spec.num_classes, ClassWeights(class_weights(config, spec)),
+                                          std::move(teacher));
 }
 
 }  // namespace trainctl::task

@@ -14,6 +14,8 @@
 #include "config/traits.h"
 #include "dataset/config.h"
 #include "model/traits.h"
+#include "task/distillation_config.h"
+#include "task/dpo_config.h"
 #include "task/image_task_config.h"
 #include "task/metric_names.h"
 #include "task/traits.h"
@@ -58,7 +60,7 @@ struct ClassificationConfig {
         field<&C::metrics>(help::metrics),
     };
   }
-  static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = true};
+  static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = true, .takes_teacher = true};
   /// Returns the key that gives classes their weights.
   std::string weight_key() const { return class_weights.empty() ? "task.class_weighting" : "task.class_weights"; }
   std::vector<config::BrokenRule> broken_rules(const Surroundings& around) const {
@@ -88,7 +90,7 @@ struct RegressionConfig {
   std::vector<RegressionMetric> metrics{};
 
   static constexpr auto fields() { return std::tuple{config::field<&RegressionConfig::metrics>(help::metrics)}; }
-  static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = false};
+  static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = false, .takes_teacher = false};
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
@@ -106,7 +108,7 @@ struct TokenClassificationConfig {
         field<&C::metrics>(help::metrics),
     };
   }
-  static constexpr TaskTraits traits{.output = model::Output::per_token, .has_classes = true};
+  static constexpr TaskTraits traits{.output = model::Output::per_token, .has_classes = true, .takes_teacher = true};
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
@@ -127,7 +129,7 @@ struct CausalLmConfig {
         field<&C::metrics>(help::metrics),
     };
   }
-  static constexpr TaskTraits traits{.output = model::Output::next_tokens, .has_classes = false};
+  static constexpr TaskTraits traits{.output = model::Output::next_tokens, .has_classes = false, .takes_teacher = true};
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
@@ -148,12 +150,13 @@ struct MaskedLmConfig {
         field<&C::metrics>(help::metrics),
     };
   }
-  static constexpr TaskTraits traits{.output = model::Output::masked_tokens, .has_classes = false};
+  static constexpr TaskTraits traits{
+      .output = model::Output::masked_tokens, .has_classes = false, .takes_teacher = true};
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
 using TaskConfig = config::OneOf<ClassificationConfig, RegressionConfig, TokenClassificationConfig, CausalLmConfig,
-                                 MaskedLmConfig, MultiLabelClassificationConfig, SemanticSegmentationConfig>;
+                                 MaskedLmConfig, MultiLabelClassificationConfig, SemanticSegmentationConfig, DpoConfig>;
 
 /// Returns the kind of task that data with such targets is for.
 constexpr std::string_view task_for(dataset::Targets targets) {
@@ -172,6 +175,8 @@ constexpr std::string_view task_for(dataset::Targets targets) {
       return CausalLmConfig::kind;
     case dataset::Targets::masked_tokens:
       return MaskedLmConfig::kind;
+    case dataset::Targets::preferences:
+      return DpoConfig::kind;
   }
   throw std::logic_error("unknown targets");
 }
@@ -193,6 +198,8 @@ inline TaskConfig default_task(dataset::Targets targets) {
       return CausalLmConfig{};
     case dataset::Targets::masked_tokens:
       return MaskedLmConfig{};
+    case dataset::Targets::preferences:
+      return DpoConfig{};
   }
   throw std::logic_error("unknown targets");
 }

@@ -31,7 +31,7 @@ struct MultiLabelClassificationConfig {
         field<&C::metrics>(help::metrics),
     };
   }
-  static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = true};
+  static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = true, .takes_teacher = false};
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
@@ -52,7 +52,7 @@ struct SemanticSegmentationConfig {
         field<&C::metrics>(help::metrics),
     };
   }
-  static constexpr TaskTraits traits{.output = model::Output::per_pixel, .has_classes = true};
+  static constexpr TaskTraits traits{.output = model::Output::per_pixel, .has_classes = true, .takes_teacher = true};
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 

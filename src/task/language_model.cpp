@@ -1,4 +1,8 @@
 // Causal and masked language modeling: cross-entropy over the vocabulary for every token, or for the masked ones.
+#include <ATen/core/grad_mode.h>
+
+#include <optional>
+
 #include "core/error.h"
 #include "core/text.h"
 #include "kernels/linear_cross_entropy.h"
@@ -32,21 +36,24 @@ std::vector<CausalLmMetric> evaluated(const std::vector<MaskedLmMetric>& masked)
 template <class Config>
 class LanguageModel final : public Task {
  public:
-  explicit LanguageModel(const Config& config)
+  LanguageModel(const Config& config, TeacherPtr teacher)
       : config_(config),
-        options_({.label_smoothing = config.label_smoothing, .chunk_size = config.loss_chunk_size.value.value_or(0)}) {}
+        options_({.label_smoothing = config.label_smoothing, .chunk_size = config.loss_chunk_size.value.value_or(0)}),
+        teacher_(std::move(teacher)) {}
 
   std::optional<double> weight_of(const dataset::Batch&) const override { return std::nullopt; }
   MicroBatch prepare(dataset::Batch batch, std::uint64_t) const override { return target_tokens(std::move(batch)); }
 
   LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
     require_vocabulary_head(model);
+    const std::optional<kernels::LinearTeacher> teacher = teacher_rows(micro_batch);
     const at::Tensor sum =
         model.forward_into_head(micro_batch.input, [&](model::VocabularyHead& head, const at::Tensor& hidden) {
           const TargetRows rows = target_rows(hidden, micro_batch.batch);
           kernels::LinearCrossEntropyOptions options = options_;
           options.part = head.part();
           options.softcap = head.logit_softcap();
+          options.teacher = teacher ? &*teacher : nullptr;
           return kernels::linear_cross_entropy(head.features(rows.hidden), head.weight(), head.bias(), rows.targets,
                                                options);
         });
@@ -60,6 +67,20 @@ class LanguageModel final : public Task {
   }
 
  private:
+  /// Returns what the teacher's head multiplies, for the rows that the loss is of.
+  std::optional<kernels::LinearTeacher> teacher_rows(const MicroBatch& micro_batch) const {
+    if (teacher_ == nullptr) return std::nullopt;
+    const TargetRows rows = target_rows(teacher_->hidden(micro_batch.input), micro_batch.batch);
+    const at::NoGradGuard no_grad;
+    model::VocabularyHead& head = teacher_->head();
+    return kernels::LinearTeacher{.hidden = head.features(rows.hidden),
+                                  .weight = head.weight(),
+                                  .bias = head.bias(),
+                                  .softcap = head.logit_softcap(),
+                                  .temperature = teacher_->temperature(),
+                                  .share = teacher_->weight()};
+  }
+
   static void require_vocabulary_head(model::Model& model) {
     if (model.vocabulary_head() == nullptr)
       throw core::Error("the model gives no logits over the vocabulary, which a language model needs")
@@ -69,16 +90,17 @@ class LanguageModel final : public Task {
 
   Config config_;
   kernels::LinearCrossEntropyOptions options_;
+  TeacherPtr teacher_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> build(const CausalLmConfig& config, const dataset::SampleSpec&) {
-  return std::make_unique<LanguageModel<CausalLmConfig>>(config);
+std::unique_ptr<Task> build(const CausalLmConfig& config, const dataset::SampleSpec&, TeacherPtr teacher) {
+  return std::make_unique<LanguageModel<CausalLmConfig>>(config, std::move(teacher));
 }
 
-std::unique_ptr<Task> build(const MaskedLmConfig& config, const dataset::SampleSpec&) {
-  return std::make_unique<LanguageModel<MaskedLmConfig>>(config);
+std::unique_ptr<Task> build(const MaskedLmConfig& config, const dataset::SampleSpec&, TeacherPtr teacher) {
+  return std::make_unique<LanguageModel<MaskedLmConfig>>(config, std::move(teacher));
 }
 
 }  // namespace trainctl::task

@@ -59,6 +59,9 @@ enum class MultiLabelMetric {
 
 enum class SegmentationMetric { mean_iou, pixel_accuracy, mean_accuracy };
 
+/// Rewards are beta times how much likelier an answer is than for the reference.
+enum class DpoMetric { reward_accuracy, reward_margin, chosen_reward, rejected_reward };
+
 enum class CausalLmMetric { perplexity, bits_per_byte, accuracy };
 enum class MaskedLmMetric { perplexity, accuracy };
 
@@ -71,7 +74,8 @@ struct MetricName {
 /// Returns the loss, and the metrics of a list in a task's config, in the order of their enumeration.
 template <config::Enumeration Metric>
 std::vector<MetricName> metric_names(const std::vector<Metric>&) {
-  static constexpr std::array lowest{"mae", "mse", "rmse", "perplexity", "bits_per_byte", "calibration_error"};
+  static constexpr std::array lowest{
+      "mae", "mse", "rmse", "perplexity", "bits_per_byte", "calibration_error", "rejected_reward"};
   std::vector<MetricName> names{{"loss", MetricName::Best::lowest}};
   for (const std::string_view name : config::names_of<Metric>()) {
     const bool is_lowest = std::find(lowest.begin(), lowest.end(), name) != lowest.end();

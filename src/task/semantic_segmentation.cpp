@@ -15,8 +15,11 @@ namespace {
 
 class SemanticSegmentation final : public Task {
  public:
-  SemanticSegmentation(SemanticSegmentationConfig config, std::int64_t num_classes)
-      : config_(std::move(config)), num_classes_(num_classes), weights_(config_.class_weights) {}
+  SemanticSegmentation(SemanticSegmentationConfig config, std::int64_t num_classes, TeacherPtr teacher)
+      : config_(std::move(config)),
+        num_classes_(num_classes),
+        weights_(config_.class_weights),
+        teacher_(std::move(teacher)) {}
 
   /// Returns the number of pixels with a class, or the sum of the weights of their classes.
   std::optional<double> weight_of(const dataset::Batch& batch) const override {
@@ -43,8 +46,10 @@ class SemanticSegmentation final : public Task {
   LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
     const at::Tensor& targets = micro_batch.batch.targets;
     const at::Tensor logits = pixel_logits(model, micro_batch.input, num_classes_, targets.sizes()).to(at::kFloat);
-    return {.sum = at::cross_entropy_loss(logits, targets, weights_.on(logits.device()), at::Reduction::Sum),
-            .count = micro_batch.count};
+    const at::Tensor own = at::cross_entropy_loss(logits, targets, weights_.on(logits.device()), at::Reduction::Sum);
+    if (teacher_ == nullptr) return {.sum = own, .count = micro_batch.count};
+    const at::Tensor wanted = pixel_rows(teacher_->logits(micro_batch.input, micro_batch.batch.indices), targets);
+    return {.sum = teacher_->blend(own, pixel_rows(logits, targets), wanted), .count = micro_batch.count};
   }
 
   std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
@@ -53,16 +58,23 @@ class SemanticSegmentation final : public Task {
   }
 
  private:
+  /// Returns logits [B, C, H, W] as rows [B H W, C], all zeros where a pixel has no class: there is no loss.
+  static at::Tensor pixel_rows(const at::Tensor& logits, const at::Tensor& targets) {
+    return logits.mul(targets.ge(0).unsqueeze(1)).permute({0, 2, 3, 1}).flatten(0, 2);
+  }
+
   SemanticSegmentationConfig config_;
   std::int64_t num_classes_;
   ClassWeights weights_;
+  TeacherPtr teacher_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> build(const SemanticSegmentationConfig& config, const dataset::SampleSpec& spec) {
+std::unique_ptr<Task> build(const SemanticSegmentationConfig& config, const dataset::SampleSpec& spec,
+                            TeacherPtr teacher) {
   check_class_weights("task.class_weights", config.class_weights, spec);
-  return std::make_unique<SemanticSegmentation>(config, spec.num_classes);
+  return std::make_unique<SemanticSegmentation>(config, spec.num_classes, std::move(teacher));
 }
 
 }  // namespace trainctl::task

@@ -16,12 +16,20 @@ std::int64_t num_targets(const dataset::Batch& batch) {
   return batch.target_positions.defined() ? batch.target_positions.size(0) : batch.targets.numel();
 }
 
-std::unique_ptr<Task> build(const TaskConfig& config, const dataset::SampleSpec& spec) {
+std::unique_ptr<Task> build(const TaskConfig& config, const dataset::SampleSpec& spec, const Companions& companions) {
   const std::string wanted(task_for(spec.targets));
   if (config.kind() != wanted)
     throw core::Error("task.kind is " + std::string(config.kind()) + ", but the dataset's targets are for " + wanted)
         .hint("task: {kind: " + wanted + "}, or another dataset");
-  return config.visit([&](const auto& task) { return build(task, spec); });
+  return config.visit([&](const auto& task) {
+    using Config = std::remove_cvref_t<decltype(task)>;
+    if constexpr (std::same_as<Config, DpoConfig>)
+      return build(task, spec, companions.reference);
+    else if constexpr (*Config::traits.takes_teacher)
+      return build(task, spec, companions.teacher);
+    else
+      return build(task, spec);
+  });
 }
 
 }  // namespace trainctl::task

@@ -16,6 +16,7 @@
 #include "model/model.h"
 #include "task/config.h"
 #include "task/pool.h"
+#include "task/teacher.h"
 
 namespace trainctl::task {
 
@@ -77,7 +78,14 @@ class Task {
 /// run watches. Throws Error if such data have no such metric.
 TaskConfig with_metrics(TaskConfig config, const dataset::SampleSpec& spec, const std::vector<std::string>& watched);
 
+/// Frozen networks beside the trained one.
+struct Companions {
+  TeacherPtr teacher{};                       // whose outputs count in the training loss; null: targets are all
+  std::shared_ptr<model::Model> reference{};  // of dpo, in evaluation mode; null: it neither trains nor evaluates
+};
+
 /// The task on training data of this kind; data of another kind is an Error that names the task for it.
-std::unique_ptr<Task> build(const TaskConfig& config, const dataset::SampleSpec& spec);
+std::unique_ptr<Task> build(const TaskConfig& config, const dataset::SampleSpec& spec,
+                            const Companions& companions = {});
 
 }  // namespace trainctl::task

@@ -14,16 +14,21 @@ namespace {
 
 class TokenClassification final : public Task {
  public:
-  TokenClassification(const TokenClassificationConfig& config, std::int64_t num_classes)
-      : config_(config), num_classes_(num_classes) {}
+  TokenClassification(const TokenClassificationConfig& config, std::int64_t num_classes, TeacherPtr teacher)
+      : config_(config), num_classes_(num_classes), teacher_(std::move(teacher)) {}
 
   std::optional<double> weight_of(const dataset::Batch&) const override { return std::nullopt; }
   MicroBatch prepare(dataset::Batch batch, std::uint64_t) const override { return target_tokens(std::move(batch)); }
 
   LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
-    const TargetRows rows = target_rows(token_logits(model, micro_batch.input, num_classes_), micro_batch.batch);
-    return {.sum = at::cross_entropy_loss(rows.hidden, rows.targets, /*weight=*/{}, at::Reduction::Sum,
-                                          /*ignore_index=*/-100, config_.label_smoothing),
+    const at::Tensor logits = token_logits(model, micro_batch.input, num_classes_);
+    const TargetRows rows = target_rows(logits, micro_batch.batch);
+    const at::Tensor own = at::cross_entropy_loss(rows.hidden, rows.targets, /*weight=*/{}, at::Reduction::Sum,
+                                                  /*ignore_index=*/-100, config_.label_smoothing);
+    if (teacher_ == nullptr) return {.sum = own, .count = micro_batch.count};
+    const at::Tensor wanted = teacher_->logits(micro_batch.input, micro_batch.batch.indices);
+    return {.sum = teacher_->blend(own, only_target_rows(logits, micro_batch.batch).hidden,
+                                   only_target_rows(wanted, micro_batch.batch).hidden),
             .count = micro_batch.count};
   }
 
@@ -35,6 +40,7 @@ class TokenClassification final : public Task {
  private:
   TokenClassificationConfig config_;
   std::int64_t num_classes_;
+  TeacherPtr teacher_;
 };
 
 }  // namespace
@@ -51,9 +57,10 @@ at::Tensor token_logits(model::Model& model, const model::ModelInput& input, std
   return logits;
 }
 
-std::unique_ptr<Task> build(const TokenClassificationConfig& config, const dataset::SampleSpec& spec) {
+std::unique_ptr<Task> build(const TokenClassificationConfig& config, const dataset::SampleSpec& spec,
+                            TeacherPtr teacher) {
   if (spec.num_classes < 1) throw core::Error("token_classification needs classes, but the dataset has none");
-  return std::make_unique<TokenClassification>(config, spec.num_classes);
+  return std::make_unique<TokenClassification>(config, spec.num_classes, std::move(teacher));
 }
 
 }  // namespace trainctl::task

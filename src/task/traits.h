@@ -12,6 +12,7 @@ namespace trainctl::task {
 struct TaskTraits {
   config::Stated<model::Output> output;  // of the network, which the loss is computed from
   config::Stated<bool> has_classes;      // targets are classes, of samples or of tokens
+  config::Stated<bool> takes_teacher;    // its loss compares probabilities, which a teacher may give
 };
 
 /// What a task's rules may look at in the rest of the experiment.

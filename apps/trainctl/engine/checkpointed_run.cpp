@@ -2,8 +2,6 @@
 
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
@@ -14,7 +12,7 @@
 #include "exporters/graph_model.h"
 #include "model/lora.h"
 #include "notice_printer.h"
-#include "pretrained/weights_source.h"
+#include "pretrained/class_order.h"
 #include "quantization/quantization.h"
 #include "train/run/initial_weights.h"
 #include "train/run/restore.h"
@@ -66,35 +64,12 @@ OpenData data_of(const std::optional<checkpoint::Found>& used, const std::string
   };
 }
 
-/// Returns the classes of config.json in the outputs' order; empty if it lists none.
-std::vector<std::string> published_classes(const nlohmann::json& config_json) {
-  std::vector<std::string> names;
-  const auto found = config_json.find("id2label");
-  if (found == config_json.end() || !found->is_object()) return {};
-  for (std::size_t i = 0; i < found->size(); ++i) {
-    const auto name = found->find(std::to_string(i));
-    if (name == found->end() || !name->is_string()) return {};
-    names.push_back(name->get<std::string>());
-  }
-  return names;
-}
-
-/// Refuses the data's classes in another order: every metric would be wrong, and no shape would differ.
-void check_class_order(const std::filesystem::path& path, const std::vector<std::string>& ours) {
-  const std::vector<std::string> theirs = published_classes(pretrained::open_weights(path).config_json);
-  if (theirs == ours || !std::is_permutation(theirs.begin(), theirs.end(), ours.begin(), ours.end())) return;
-  std::string list;
-  for (const std::string& name : theirs) list += (list.empty() ? "" : ", ") + name;
-  throw core::Error("config.json of " + path.string() + " has the data's classes in another order: " + list)
-      .hint("set dataset.class_names: [" + list + "]");
-}
-
 void load_published(train::Run& run, const std::string& path, std::vector<tracking::Notice>& notices) {
   model::ModelConfig config = run.experiment.model;
   config.init_from = path;
   config.init_policy = model::InitPolicy::strict;
   const dataset::SampleSpec& spec = run.data.train->spec();
-  check_class_order(path, spec.class_names);
+  pretrained::check_class_order(path, spec.class_names);
   train::load_initial_weights(*run.model, config, train::input_spec(spec), notices);
 }
 
@@ -136,7 +111,12 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples sampl
     experiment.device.kind = runtime::DeviceKind::cpu;
     experiment.amp = {};
   }
+  if (auto* const dpo = std::get_if<task::DpoConfig>(&experiment.task.value)) {
+    if (!dpo->reference) dpo->reference = experiment.model.init_from;
+    if (samples == Samples::not_needed) dpo->reference = std::nullopt;
+  }
   experiment.model.init_from = std::nullopt;  // the checkpoint has all weights
+  experiment.distillation = std::nullopt;     // training alone asks a teacher
   if (auto* zero = std::get_if<distributed::ZeroConfig>(&experiment.distributed.how.value))
     zero->offload = {};  // weights are used whole
   experiment.distributed = distributed::without_parts(experiment.distributed);

@@ -7,6 +7,8 @@
 #include "engine.h"
 #include "notice_printer.h"
 #include "train/loop/evaluate.h"
+#include "train/loop/logits_of_samples.h"
+#include "train/run/stored_logits.h"
 
 namespace trainctl::engine {
 namespace {
@@ -52,6 +54,10 @@ int run_eval(const cli::EngineCall& call) {
     throw core::Error("language models are evaluated from checkpoints: an exported graph gives all logits at once")
         .hint("'trainctl predict' runs the graph");
   NoticePrinter printer;
+  if (const std::string& path = call.options<cli::EvalOptions>().logits; !path.empty()) {
+    if (split != "train") throw core::Error("--logits is of the training set").hint("--split train --logits " + path);
+    train::write_logits(path, train::logits_of_samples(*loaded.run, printer), loaded.run->data.fingerprint);
+  }
   const train::EvaluationResult result = train::evaluate(*loaded.run, printer);
   if (call.json)
     std::printf("%s\n", as_json(result, loaded, split).c_str());

@@ -42,7 +42,7 @@ Prompt prompt_of(const cli::GenerateOptions& options, const tokenizer::Tokenizer
   const std::optional<dataset::ChatPrompt> prompt = dataset::chat_prompt(source, tokenizer, options.prompt);
   if (!prompt)
     throw core::Error("--chat: dataset.kind is " + std::string(source.kind()) +
-                      "; expected chat, which has a chat template");
+                      "; expected chat or preference, which have a chat template");
   return {tokenizer.encode(prompt->text, {.special_tokens = tokenizer::SpecialTokens::leave_out}).ids,
           prompt->end ? prompt->end : tokenizer.roles().end};
 }

@@ -1,5 +1,5 @@
-// Conversations as samples: rows of packed ones, or one in each row. Targets are the successors of tokens, where these
-// are learned.
+// Conversations, or pairs of which the first is preferred, as samples: rows of packed ones, or one in each row. Targets
+// are the successors of tokens, where these are learned.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -23,21 +23,33 @@ struct LongRows {
   std::int64_t left_out = 0;  // nothing of them is learned
 };
 
+/// What the consecutive conversations of a store are: one by one, or pairs.
+struct PieceKind {
+  std::int64_t conversations = 1;  // of a piece
+  Targets targets = Targets::next_tokens;
+  std::string name = "conversation";
+};
+const PieceKind kPairs{.conversations = 2, .targets = Targets::preferences, .name = "pair"};
+
 class ChatSource final : public RawSource {
  public:
-  ChatSource(std::shared_ptr<const TokenStore> store, const ChatConfig& config, std::vector<std::int64_t> chosen,
-             std::int64_t vocab_size, std::int32_t pad)
-      : store_(std::move(store)), length_(config.seq_len), packing_(config.packing), pad_(pad) {
+  ChatSource(std::shared_ptr<const TokenStore> store, const ChatConfig& config, const PieceKind& kind,
+             const std::vector<std::int64_t>& chosen, std::int64_t vocab_size, std::int32_t pad)
+      : store_(std::move(store)),
+        length_(config.seq_len),
+        in_piece_(kind.conversations),
+        packing_(config.packing),
+        pad_(pad) {
     keep_learned(chosen, config.too_long);
     if (kept_.empty())
-      throw core::Error("no conversation has a token to learn among its first " + core::format_count(length_) +
+      throw core::Error("no " + kind.name + " has a token to learn among its first " + core::format_count(length_) +
                         " tokens")
           .hint("raise dataset.seq_len");
     fill_rows();
     spec_.input_shape = {length_};
     spec_.input_dtype = at::kLong;
     spec_.vocab_size = vocab_size;
-    spec_.targets = Targets::next_tokens;
+    spec_.targets = kind.targets;
   }
 
   std::int64_t size() const override { return static_cast<std::int64_t>(rows_.size()); }
@@ -62,66 +74,84 @@ class ChatSource final : public RawSource {
     std::vector<std::int64_t> labels;
     std::int64_t document = 0;
     std::size_t at = 0;
-    for (const std::int32_t piece : rows_[static_cast<std::size_t>(index)]) {
-      const std::int64_t row = kept_[static_cast<std::size_t>(piece)];
-      const auto count = static_cast<std::size_t>(length_of(row));
-      labels.resize(count);
-      store_->copy(store_->document_start(row), {ids + at, count});
-      store_->copy_labels(store_->document_start(row), labels);
-      std::copy(labels.begin() + 1, labels.end(), targets + at);
-      std::fill_n(documents + at, count, document++);
-      at += count;
+    for (const std::int32_t number : rows_[static_cast<std::size_t>(index)]) {
+      const std::int64_t piece = kept_[static_cast<std::size_t>(number)];
+      for (std::int64_t row = piece * in_piece_; row < (piece + 1) * in_piece_; ++row) {
+        const auto count = static_cast<std::size_t>(length_of(row));
+        labels.resize(count);
+        store_->copy(store_->document_start(row), {ids + at, count});
+        store_->copy_labels(store_->document_start(row), labels);
+        std::copy(labels.begin() + 1, labels.end(), targets + at);
+        std::fill_n(documents + at, count, document++);
+        at += count;
+      }
     }
     std::fill(ids + at, ids + length, pad_);
     std::fill(documents + at, documents + length, document);
   }
   std::int64_t num_tokens_of(std::int64_t index) const {
     std::int64_t count = 0;
-    for (const std::int32_t piece : rows_[static_cast<std::size_t>(index)])
-      count += length_of(kept_[static_cast<std::size_t>(piece)]);
+    for (const std::int32_t number : rows_[static_cast<std::size_t>(index)])
+      count += length_of_piece(kept_[static_cast<std::size_t>(number)]);
     return count;
   }
   std::int64_t length() const { return length_; }
-  Packing packing() const { return packing_; }
+  bool is_packed() const { return packing_ == Packing::best_fit; }
+  /// Whether a row has several conversations, which don't see each other.
+  bool has_documents() const { return is_packed() || in_piece_ > 1; }
   const LongRows& long_rows() const { return long_rows_; }
 
  private:
-  std::int64_t length_of(std::int64_t row) const { return std::min(store_->document_length(row), length_); }
+  std::int64_t most_tokens() const { return length_ / in_piece_; }
+  std::int64_t length_of(std::int64_t row) const { return std::min(store_->document_length(row), most_tokens()); }
+  std::int64_t length_of_piece(std::int64_t piece) const {
+    std::int64_t length = 0;
+    for (std::int64_t row = piece * in_piece_; row < (piece + 1) * in_piece_; ++row) length += length_of(row);
+    return length;
+  }
+  bool is_learned(std::int64_t row) const {
+    std::vector<std::int64_t> labels(static_cast<std::size_t>(length_of(row)));
+    store_->copy_labels(store_->document_start(row), labels);
+    // The first token is nobody's successor.
+    return std::any_of(labels.begin() + 1, labels.end(), [](std::int64_t label) { return label != kNoTarget; });
+  }
 
   void keep_learned(const std::vector<std::int64_t>& chosen, TooLong too_long) {
-    std::vector<std::int64_t> labels;
-    for (const std::int64_t row : chosen) {
-      const bool is_long = store_->document_length(row) > length_;
+    for (const std::int64_t piece : chosen) {
+      bool is_long = false;
+      bool learns = true;
+      for (std::int64_t row = piece * in_piece_; row < (piece + 1) * in_piece_; ++row) {
+        is_long = is_long || store_->document_length(row) > most_tokens();
+        learns = learns && is_learned(row);
+      }
       if (is_long) ++long_rows_.too_long;
       if (is_long && too_long == TooLong::drop) continue;
-      labels.resize(static_cast<std::size_t>(length_of(row)));
-      store_->copy_labels(store_->document_start(row), labels);
-      // The first token is nobody's successor.
-      if (std::all_of(labels.begin() + 1, labels.end(), [](std::int64_t label) { return label == kNoTarget; }))
-        ++long_rows_.left_out;
+      if (learns)
+        kept_.push_back(piece);
       else
-        kept_.push_back(row);
+        ++long_rows_.left_out;
     }
   }
 
   void fill_rows() {
     if (packing_ == Packing::best_fit) {
       std::vector<std::int64_t> sizes;
-      for (const std::int64_t row : kept_) sizes.push_back(length_of(row));
+      for (const std::int64_t piece : kept_) sizes.push_back(length_of_piece(piece));
       rows_ = pack_best_fit(sizes, length_);
       return;
     }
     for (std::size_t i = 0; i < kept_.size(); ++i) {
       rows_.push_back({static_cast<std::int32_t>(i)});
-      lengths_.push_back(static_cast<std::int32_t>(length_of(kept_[i])));
+      lengths_.push_back(static_cast<std::int32_t>(length_of_piece(kept_[i])));
     }
   }
 
   std::shared_ptr<const TokenStore> store_;
   std::int64_t length_;
+  std::int64_t in_piece_;
   Packing packing_;
   std::int64_t pad_;
-  std::vector<std::int64_t> kept_;  // documents of the store
+  std::vector<std::int64_t> kept_;  // pieces: piece i has the store's documents from i in_piece_ on
   PackedRows rows_;                 // of numbers in kept_
   std::vector<std::int32_t> lengths_;
   LongRows long_rows_;
@@ -146,17 +176,17 @@ class ChatWriter final : public SampleWriter {
   Batch wrap(std::int64_t count, void* inputs, void* targets,
              const std::function<void(void*)>& release) const override {
     auto* const values = static_cast<std::int64_t*>(inputs);
-    const bool is_packed = source_.packing() == Packing::best_fit;
+    const bool is_packed = source_.is_packed();
     std::int64_t width = is_packed ? length_ : 1;
     for (std::int64_t row = 0; row < count && !is_packed; ++row)
       width = std::max(width, values[row * 3 * length_ + 2 * length_]);
     const std::array parts = {RowPart{0, width}, RowPart{length_, width}};
-    pack_rows({values, count, 3 * length_}, std::span(parts).first(is_packed ? 2 : 1));
+    pack_rows({values, count, 3 * length_}, std::span(parts).first(source_.has_documents() ? 2 : 1));
     if (!is_packed) pack_rows({static_cast<std::int64_t*>(targets), count, length_}, std::array{RowPart{0, width}});
     BatchMemory memory(inputs, release);
     Batch batch{.inputs = memory.take({count, width}, at::kLong),
                 .targets = BatchMemory(targets, release).take({count, width}, at::kLong)};
-    if (is_packed) batch.documents = memory.take({count, width}, at::kLong);
+    if (source_.has_documents()) batch.documents = memory.take({count, width}, at::kLong);
     batch.target_positions = memory.take_target_positions(batch.targets);
     return batch;
   }
@@ -170,73 +200,79 @@ std::unique_ptr<SampleWriter> ChatSource::make_writer(Phase, std::uint64_t) cons
   return std::make_unique<ChatWriter>(*this);
 }
 
-std::vector<std::int64_t> all_conversations(const TokenStore& store) {
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(store.num_documents()));
-  std::iota(rows.begin(), rows.end(), std::int64_t{0});
-  return rows;
+std::vector<std::int64_t> all_pieces(const TokenStore& store, const PieceKind& kind) {
+  std::vector<std::int64_t> pieces(static_cast<std::size_t>(store.num_documents() / kind.conversations));
+  std::iota(pieces.begin(), pieces.end(), std::int64_t{0});
+  return pieces;
 }
 
-DividedSamples divided_conversations(const TokenStore& store, const Split& split) {
+DividedSamples divided_pieces(const TokenStore& store, const PieceKind& kind, const Split& split) {
   std::vector<std::uint64_t> hashes;
   std::vector<std::int64_t> ids;
-  for (std::int64_t row = 0; row < store.num_documents(); ++row) {
-    ids.resize(static_cast<std::size_t>(store.document_length(row)));
-    store.copy(store.document_start(row), ids);
+  for (std::int64_t row = 0; row < store.num_documents(); row += kind.conversations) {
+    const std::int64_t last = row + kind.conversations - 1;
+    const std::int64_t begin = store.document_start(row);
+    ids.resize(static_cast<std::size_t>(store.document_start(last) + store.document_length(last) - begin));
+    store.copy(begin, ids);
     hashes.push_back(key_hash({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(std::int64_t)}));
   }
-  return divide(hashes, {}, split, "conversation");
+  return divide(hashes, {}, split, kind.name);
 }
 
 /// Opens the sets, and tells what is cut and left out.
 class ChatSets {
  public:
-  ChatSets(const ChatConfig& config, const LoaderOptions& options)
-      : config_(config), options_(options), tokenizer_(open_tokenizer(config.tokenizer)) {}
+  ChatSets(ChatConfig config, PieceKind kind, const LoaderOptions& options)
+      : config_(std::move(config)),
+        kind_(std::move(kind)),
+        options_(options),
+        tokenizer_(open_tokenizer(config_.tokenizer)) {}
 
-  Sources open() const {
-    const PreparedStores stores = prepare_stores(config_, *tokenizer_, prepare_options(options_));
+  const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
+  Sources open(const PreparedStores& stores) const {
     const Split split{.eval_fraction = config_.eval_fraction,
                       .test_fraction = config_.test_fraction,
                       .seed = static_cast<std::uint64_t>(config_.split_seed),
                       .fold = options_.fold};
     Sources sources;
     if (split.divides()) {
-      DividedSamples parts = divided_conversations(*stores.train.store, split);
-      sources.train = source(stores.train, std::move(parts.train), "train");
-      sources.eval = source(stores.train, std::move(parts.eval), "eval");
-      sources.test = source(stores.train, std::move(parts.test), "test");
+      const DividedSamples parts = divided_pieces(*stores.train.store, kind_, split);
+      sources.train = source(stores.train, parts.train, "train");
+      sources.eval = source(stores.train, parts.eval, "eval");
+      sources.test = source(stores.train, parts.test, "test");
     } else {
-      sources.train = source(stores.train, all_conversations(*stores.train.store), "train");
+      sources.train = source(stores.train, all_pieces(*stores.train.store, kind_), "train");
     }
-    if (stores.eval) sources.eval = source(*stores.eval, all_conversations(*stores.eval->store), "eval");
-    if (stores.test) sources.test = source(*stores.test, all_conversations(*stores.test->store), "test");
+    if (stores.eval) sources.eval = source(*stores.eval, all_pieces(*stores.eval->store, kind_), "eval");
+    if (stores.test) sources.test = source(*stores.test, all_pieces(*stores.test->store, kind_), "test");
     return sources;
   }
 
  private:
-  std::unique_ptr<Source> source(const PreparedStore& prepared, std::vector<std::int64_t> chosen,
+  std::unique_ptr<Source> source(const PreparedStore& prepared, const std::vector<std::int64_t>& chosen,
                                  const std::string& set) const {
     if (chosen.empty()) return nullptr;
     const std::int64_t count = std::ssize(chosen);
     const std::int32_t pad = tokenizer_->roles().pad.value_or(tokenizer_->roles().end.value_or(0));
-    auto opened =
-        std::make_unique<ChatSource>(prepared.store, config_, std::move(chosen), tokenizer_->vocab_size(), pad);
+    auto opened = std::make_unique<ChatSource>(prepared.store, config_, kind_, chosen, tokenizer_->vocab_size(), pad);
     tell(opened->long_rows(), count, set);
     return opened;
   }
 
   void tell(const LongRows& rows, std::int64_t count, const std::string& set) const {
     if (!options_.tell) return;
-    const std::string of_all = " of " + core::format_count(count) + " conversations of dataset." + set;
+    const std::string of_all = " of " + core::format_count(count) + " " + kind_.name + "s of dataset." + set;
     if (rows.too_long > 0)
       options_.tell(core::format_count(rows.too_long) + of_all + " have more than " +
-                    core::format_count(config_.seq_len) +
-                    " tokens: " + (config_.too_long == TooLong::cut ? "cut" : "dropped") + " (dataset.too_long)");
+                    core::format_count(config_.seq_len / kind_.conversations) + " tokens" +
+                    (kind_.conversations > 1 ? " in a conversation: " : ": ") +
+                    (config_.too_long == TooLong::cut ? "cut" : "dropped") + " (dataset.too_long)");
     if (rows.left_out > 0)
       options_.tell(core::format_count(rows.left_out) + of_all + " have no token to learn after the cut: left out");
   }
 
-  const ChatConfig& config_;
+  ChatConfig config_;
+  PieceKind kind_;
   const LoaderOptions& options_;
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
 };
@@ -244,7 +280,13 @@ class ChatSets {
 }  // namespace
 
 Sources build(const ChatConfig& config, const LoaderOptions& options) {
-  return ChatSets(config, options).open();
+  const ChatSets sets(config, {}, options);
+  return sets.open(prepare_stores(config, sets.tokenizer(), prepare_options(options)));
+}
+
+Sources build(const PreferenceConfig& config, const LoaderOptions& options) {
+  const ChatSets sets(config.as_chat(), kPairs, options);
+  return sets.open(prepare_stores(config, sets.tokenizer(), prepare_options(options)));
 }
 
 }  // namespace trainctl::dataset

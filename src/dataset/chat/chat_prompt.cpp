@@ -33,12 +33,19 @@ std::optional<std::int32_t> end_of_answer(const ChatFormat& format, Conversation
   return ids.size() == 1 ? std::optional(ids.front()) : std::nullopt;
 }
 
+/// Returns how the dataset's conversations are read; none if it has no conversations.
+std::optional<ChatConfig> chat_of(const SourceConfig& source) {
+  if (const auto* const chat = source.get_if<ChatConfig>()) return *chat;
+  if (const auto* const pairs = source.get_if<PreferenceConfig>()) return pairs->as_chat();
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<ChatPrompt> chat_prompt(const SourceConfig& source, const tokenizer::Tokenizer& tokenizer,
                                       const std::string& question) {
-  const auto* const chat = source.get_if<ChatConfig>();
-  if (chat == nullptr) return std::nullopt;
+  const std::optional<ChatConfig> chat = chat_of(source);
+  if (!chat) return std::nullopt;
   ChatConfig config = *chat;
   if (!config.date) config.date = today();
   const ChatFormat format(config);

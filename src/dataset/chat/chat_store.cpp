@@ -29,7 +29,7 @@ StoreChunk tokenize_all(const ChatFormat& format, const tokenizer::Tokenizer& to
   return chunk;
 }
 
-void write_store(const ChatFormat& format, const tokenizer::Tokenizer& tokenizer, const ChatFiles& files,
+void write_store(const ChatFormat& format, const tokenizer::Tokenizer& tokenizer, const ChatFiles& files, Rows rows,
                  StoreWriter& writer) {
   OrderedTasks<StoreChunk> tasks([&](const StoreChunk& chunk) { writer.add(chunk); });
   std::vector<Conversation> waiting;
@@ -39,7 +39,7 @@ void write_store(const ChatFormat& format, const tokenizer::Tokenizer& tokenizer
     });
   };
   for (const std::string& file : files.files)
-    read_conversations(file, files, [&](Conversation conversation) {
+    read_conversations(file, files, rows, [&](Conversation conversation) {
       waiting.push_back(std::move(conversation));
       if (waiting.size() >= kConversationsInTask) start();
     });
@@ -50,18 +50,17 @@ void write_store(const ChatFormat& format, const tokenizer::Tokenizer& tokenizer
 /// Ends the reading of a file.
 struct ReadEnough {};
 
-}  // namespace
-
-PreparedStores prepare_stores(const ChatConfig& config, const tokenizer::Tokenizer& tokenizer,
-                              const PrepareOptions& options) {
+PreparedStores prepare_sets(const ChatConfig& config, Rows rows, const tokenizer::Tokenizer& tokenizer,
+                            const PrepareOptions& options) {
   const ChatFormat format(config);
   const auto prepare_one = [&](const ChatFiles& files) {
     Reading reading(tokenizer);
     reading.add(format.reading()).add(files.messages.value_or(""));
+    if (rows == Rows::preferences) reading.add("preferences");
     return prepare_store({.files = files.files,
                           .reading = reading.text(),
                           .layout = {StoreKind::labelled_tokens, tokenizer.vocab_size()},
-                          .write = [&](StoreWriter& writer) { write_store(format, tokenizer, files, writer); }},
+                          .write = [&](StoreWriter& writer) { write_store(format, tokenizer, files, rows, writer); }},
                          config.cache_dir, options);
   };
   PreparedStores stores{.train = prepare_one(config.train), .eval = std::nullopt, .test = std::nullopt};
@@ -70,18 +69,37 @@ PreparedStores prepare_stores(const ChatConfig& config, const tokenizer::Tokeniz
   return stores;
 }
 
-void read_first_rows(const ChatConfig& config, Phase phase, std::int64_t num_rows) {
+void read_first(const ChatConfig& config, Rows rows, Phase phase, std::int64_t num_rows) {
   const ChatFormat format(config);
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   const ChatFiles& files = phase == Phase::training ? config.train : *config.eval;
   std::int64_t count = 0;
   try {
-    read_conversations(expand_files(files.files, {}, "files").front().string(), files, [&](const Conversation& one) {
-      tokenize_conversation(format, *tokenizer, one);
-      if (++count >= num_rows) throw ReadEnough{};
-    });
+    read_conversations(expand_files(files.files, {}, "files").front().string(), files, rows,
+                       [&](const Conversation& one) {
+                         tokenize_conversation(format, *tokenizer, one);
+                         if (++count >= num_rows) throw ReadEnough{};
+                       });
   } catch (const ReadEnough&) {
   }
+}
+
+}  // namespace
+
+PreparedStores prepare_stores(const ChatConfig& config, const tokenizer::Tokenizer& tokenizer,
+                              const PrepareOptions& options) {
+  return prepare_sets(config, Rows::conversations, tokenizer, options);
+}
+PreparedStores prepare_stores(const PreferenceConfig& config, const tokenizer::Tokenizer& tokenizer,
+                              const PrepareOptions& options) {
+  return prepare_sets(config.as_chat(), Rows::preferences, tokenizer, options);
+}
+
+void read_first_rows(const ChatConfig& config, Phase phase, std::int64_t num_rows) {
+  read_first(config, Rows::conversations, phase, num_rows);
+}
+void read_first_rows(const PreferenceConfig& config, Phase phase, std::int64_t num_rows) {
+  read_first(config.as_chat(), Rows::preferences, phase, 2 * num_rows);
 }
 
 }  // namespace trainctl::dataset

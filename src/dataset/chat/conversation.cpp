@@ -61,17 +61,42 @@ Json turns_of(const Json& given, const std::string& member, const std::string& p
   return messages;
 }
 
+/// Appends the turns of a member: a text, which is one turn of this role, or a list of turns.
+void append_turns(const Json& object, const std::string& member, const char* role, const std::string& place,
+                  Json& messages) {
+  const Json& part = object.at(member);
+  if (part.is_string())
+    messages.push_back({{"role", role}, {"content", part}});
+  else
+    for (const Json& turn : turns_of(part, member, place)) messages.push_back(turn);
+}
+
 /// Two texts, or two lists of turns, one after the other.
 Json prompt_and_completion(const Json& object, const std::string& place) {
   Json messages = Json::array();
-  for (const auto& [member, role] : {std::pair("prompt", "user"), std::pair("completion", "assistant")}) {
-    const Json& part = object.at(member);
-    if (part.is_string())
-      messages.push_back({{"role", role}, {"content", part}});
-    else
-      for (const Json& turn : turns_of(part, member, place)) messages.push_back(turn);
-  }
+  append_turns(object, "prompt", "user", place, messages);
+  append_turns(object, "completion", "assistant", place, messages);
   return messages;
+}
+
+/// Returns the conversation that ends with this member.
+Conversation answered(const Json& object, const std::string& member, const std::string& place) {
+  if (!object.contains(member)) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : object.items()) names.push_back(name);
+    throw core::Error(place + ": no `" + member + "`; got " + core::list_words(names))
+        .hint("a pair is {\"prompt\": …, \"chosen\": …, \"rejected\": …}");
+  }
+  Json messages = Json::array();
+  if (object.contains("prompt")) append_turns(object, "prompt", "user", place, messages);
+  append_turns(object, member, "assistant", place, messages);
+  const std::string where = place + ": `" + member + "`: ";
+  if (messages.size() < 2) throw core::Error(where + "an answer without a prompt").hint("add the member `prompt`");
+  const Json role = messages.back().value("role", Json());
+  if (role != "assistant") throw core::Error(where + "the last turn is of " + role.dump() + ", not of the assistant");
+  return {.messages = std::move(messages),
+          .tools = object.contains("tools") ? object.at("tools") : Json(),
+          .place = where.substr(0, where.size() - 2)};
 }
 
 Json messages_of(const Json& object, const ChatFiles& files, const std::string& place) {
@@ -100,10 +125,30 @@ Conversation read_conversation(std::string_view line, const ChatFiles& files, co
           .place = place};
 }
 
-void read_conversations(const std::string& file, const ChatFiles& files, const std::function<void(Conversation)>& use) {
+std::array<Conversation, 2> read_preference(std::string_view line, const std::string& place) {
+  const Json object = parsed(line, place);
+  std::array<Conversation, 2> pair = {answered(object, "chosen", place), answered(object, "rejected", place)};
+  const Json& chosen = pair[0].messages;
+  const Json& rejected = pair[1].messages;
+  if (chosen.size() != rejected.size())
+    throw core::Error(place + ": `chosen` has " + std::to_string(chosen.size()) + " turns, and `rejected` " +
+                      std::to_string(rejected.size()) + "; only the last turn may differ");
+  for (std::size_t i = 0; i + 1 < chosen.size(); ++i)
+    if (chosen[i] != rejected[i])
+      throw core::Error(place + ": turn " + std::to_string(i + 1) +
+                        " of `chosen` and `rejected` differs; only the last turn may");
+  if (chosen.back() == rejected.back())
+    throw core::Error(place + ": `chosen` and `rejected` are the same").hint("leave the row out");
+  return pair;
+}
+
+void read_conversations(const std::string& file, const ChatFiles& files, Rows rows,
+                        const std::function<void(Conversation)>& use) {
   const TextFileOptions options{.format = TextFormat::jsonl, .max_line_bytes = files.max_line_bytes};
   read_text_lines(file, options, [&](std::string_view line, std::int64_t number) {
-    use(read_conversation(line, files, place_of(file, number)));
+    const std::string place = place_of(file, number);
+    if (rows == Rows::conversations) return use(read_conversation(line, files, place));
+    for (Conversation& one : read_preference(line, place)) use(std::move(one));
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "dataset/chat_config.h"
 #include "dataset/dataset.h"
+#include "dataset/preference_config.h"
 #include "dataset/sampler/split.h"
 #include "dataset/text/store/prepare_store.h"
 #include "tokenizer/tokenizer.h"
@@ -55,6 +56,8 @@ PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const
                               const PrepareOptions& options);
 
 PreparedStores prepare_stores(const ChatConfig& config, const tokenizer::Tokenizer& tokenizer,
+                              const PrepareOptions& options);
+PreparedStores prepare_stores(const PreferenceConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options);
 
 /// Returns the training text, and the other texts or parts of the training text. The end is for evaluation; what

@@ -13,6 +13,7 @@
 #include "machine/limits.h"
 #include "model/placement.h"
 #include "runtime/device.h"
+#include "train/run/frozen_network.h"
 #include "train/run/initial_weights.h"
 #include "train/run/run.h"
 
@@ -306,10 +307,9 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   auto mesh = std::make_unique<comm::DeviceMesh>(world, distributed::mesh_shape(experiment.distributed, world));
   comm::Group& batch_ranks = mesh->batch();
   const c10::Device device = rank.dry_run ? rank.dry_run->device : prepare_machine(experiment, rank, notices);
-
   dataset::LoaderOptions loading = loader_options(experiment, device, batch_ranks, rank.local_world_size, notices);
   const StepSize step = step_size(experiment, batch_ranks, rank);
-  if (!step.is_even) loading.global_batch = step.global_batch;
+  loading.global_batch = step.is_even ? 0 : step.global_batch;
   dataset::Datasets data = open_data(experiment, rank, loading);
   const dataset::SampleSpec& spec = checked_spec(mesh->size(comm::Axis::context), data.train->spec());
   const model::InputSpec input = input_spec(spec);
@@ -321,6 +321,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
       place_weights(*model, experiment, {input, device, channels_last, mesh->gradients(), rank.dry_run, notices});
   model::set_running_statistics(*model, statistics_updates(experiment.accumulation, step.micro_batches));
   activation_checkpointing::checkpoint_activations(*model, experiment.activation_checkpointing, device);
+  const auto companions = load_companions(experiment, *model, data, {device, channels_last, rank.dry_run, notices});
   const double peak_lr = scaled_lr(experiment, step.global_batch);
   const optimizer::RunLength length = run_length(experiment, *data.train, step.micro_batches);
   std::unique_ptr<distributed::Parallel> parallel =
@@ -335,7 +336,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
       .model = std::move(model),
       .stages = std::move(own.stages),
       .deferred_gradients = std::move(own.deferred_gradients),
-      .task = task::build(task_of(experiment, spec, rank), spec),
+      .task = task::build(task_of(experiment, spec, rank), spec, companions),
       .parameters = laid_out.optimized(),
       .parallel = std::move(parallel),
       .optimizer = laid_out.make_optimizer(experiment.optimizer),

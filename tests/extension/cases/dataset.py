@@ -108,7 +108,7 @@ CASE = Addition(
     steps={
         HEADER: [New(CONFIG)],
         SETS: [After('#include "dataset/image_config.h"\n', '#include "dataset/raw_pixels_config.h"\n'),
-               Before("SegmentationFolderConfig>;", "RawPixelsConfig, ")],
+               Before("PreferenceConfig>;", "RawPixelsConfig, ")],
         "src/dataset/sources.h": [After("Sources build(const SyntheticTokensConfig& config);\n", "Sources build(const RawPixelsConfig& config);\n")],
         BATCHES: [Before("BatchSpec batch_spec_of(const SyntheticImagesConfig& config,",
                          "BatchSpec batch_spec_of(const RawPixelsConfig& config, const BatchSpecHints&) {\n"

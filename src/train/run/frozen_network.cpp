@@ -1,0 +1,97 @@
+#include "train/run/frozen_network.h"
+
+#include <ATen/ops/zeros.h>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "pretrained/class_order.h"
+#include "train/run/initial_weights.h"
+#include "train/run/stored_logits.h"
+
+namespace trainctl::train {
+namespace {
+
+/// Returns the network with the weights of its init_from, as `key` of the experiment gives it.
+std::unique_ptr<model::Model> load_frozen(const model::ModelConfig& config, const std::string& key,
+                                          const dataset::SampleSpec& spec, const FrozenPlace& place) {
+  const model::InputSpec input = input_spec(spec);
+  std::unique_ptr<model::Model> network = model::build(config, input);
+  const bool reads_files = place.dry_run == nullptr;
+  if (!reads_files && place.dry_run->checks_initial_weights) check_initial_weights(*network, config, input);
+  // The first values are overwritten.
+  model::materialize(*network, place.device, /*seed=*/0, place.channels_last && network->prefers_channels_last());
+  if (!reads_files) return network;
+  try {
+    load_initial_weights(*network, config, input, place.notices);
+  } catch (core::Error& error) {
+    error.during("loading " + key);
+    throw;
+  }
+  return network;
+}
+
+/// Tells that dropout makes the network differ from its reference where training has not.
+void tell_of_dropout(const model::NetworkConfig& network, std::vector<tracking::Notice>& notices) {
+  std::vector<std::string> keys;
+  network.visit([&](const auto& config) {
+    if constexpr (requires { config.dropout > 0; })
+      if (config.dropout > 0) keys.emplace_back("model.dropout");
+    if constexpr (requires { config.attention_dropout > 0; })
+      if (config.attention_dropout > 0) keys.emplace_back("model.attention_dropout");
+  });
+  if (!keys.empty())
+    notices.push_back(
+        {tracking::Level::warning,
+         "dpo trains with dropout, and its reference has none, so that they differ from the first step; " +
+             core::list_words(keys) + " should be 0"});
+}
+
+/// Returns the logits of a file, as far as a dry run reads it.
+at::Tensor load_logits(const std::string& path, const dataset::Datasets& data, const FrozenPlace& place) {
+  if (place.dry_run == nullptr) return read_logits(path, data);
+  return at::zeros({data.train->num_samples(), data.train->spec().num_classes});
+}
+
+task::TeacherPtr load_teacher(const task::DistillationConfig& config, model::Model& student,
+                              const dataset::Datasets& data, const FrozenPlace& place) {
+  if (!config.teacher) return std::make_shared<const task::Teacher>(load_logits(*config.logits, data, place), config);
+  const dataset::SampleSpec& spec = data.train->spec();
+  const std::string& path = config.teacher->init_from;
+  if (place.dry_run == nullptr) pretrained::check_class_order(path, spec.class_names);
+  std::unique_ptr<model::Model> network =
+      load_frozen({.network = config.teacher->network, .init_from = path, .init_policy = model::InitPolicy::strict},
+                  "distillation.teacher", spec, place);
+  const model::VocabularyHead* const theirs = network->vocabulary_head();
+  const model::VocabularyHead* const ours = student.vocabulary_head();
+  if (theirs != nullptr && ours != nullptr && theirs->vocabulary_size() != ours->vocabulary_size())
+    throw core::Error("distillation.teacher has a vocabulary of " + core::format_count(theirs->vocabulary_size()) +
+                      " tokens, and the trained network one of " + core::format_count(ours->vocabulary_size()))
+        .hint("choose networks for the same tokenizer, and model.vocab_size as the teacher has it");
+  return std::make_shared<const task::Teacher>(std::move(network), config);
+}
+
+/// Returns the reference in evaluation mode; null if no weights are named.
+std::shared_ptr<model::Model> load_reference(const task::DpoConfig& config, const model::ModelConfig& model,
+                                             const dataset::SampleSpec& spec, const FrozenPlace& place) {
+  const std::optional<std::string>& path = config.reference ? config.reference : model.init_from;
+  if (!path) return nullptr;
+  std::shared_ptr<model::Model> network =
+      load_frozen({.network = model.network, .init_from = path, .init_policy = model.init_policy},
+                  "the reference of dpo", spec, place);
+  network->set_training(false);
+  if (place.dry_run == nullptr) tell_of_dropout(model.network, place.notices);
+  return network;
+}
+
+}  // namespace
+
+task::Companions load_companions(const experiment::Experiment& experiment, model::Model& student,
+                                 const dataset::Datasets& data, const FrozenPlace& place) {
+  task::Companions companions;
+  if (experiment.distillation) companions.teacher = load_teacher(*experiment.distillation, student, data, place);
+  if (const auto* const dpo = experiment.task.get_if<task::DpoConfig>())
+    companions.reference = load_reference(*dpo, experiment.model, data.train->spec(), place);
+  return companions;
+}
+
+}  // namespace trainctl::train

@@ -1,0 +1,18 @@
+// A network's logits of a training set in a file, from which another learns later.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+
+#include "dataset/dataset.h"
+
+namespace trainctl::train {
+
+/// Writes logits as `logits` of a safetensors file, with the fingerprint of the data.
+void write_logits(const std::filesystem::path& path, const at::Tensor& logits, const std::string& fingerprint);
+
+/// Reads what write_logits() wrote. Throws Error if it is of other data or other classes.
+at::Tensor read_logits(const std::filesystem::path& path, const dataset::Datasets& data);
+
+}  // namespace trainctl::train
