@@ -31,7 +31,7 @@ PUBLIC = {
     "layer_graph": ["infer.h", "inspect.h", "shape.h"],
     "pipeline": ["operations.h", "schedule.h", "timeline.h"],
     "dataset": ["calibration.h", "chat_prompt.h", "description.h", "first_rows.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "batch_spec.h", "prepare.h", "shown_sample.h", "shown_text.h", "sources.h"],
-    "model": ["deferred_weight_gradients.h", "layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "llama_families.h", "llama_json.h", "lora.h", "placement.h", "sequence.h", "traits.h"],
+    "model": ["deferred_weight_gradients.h", "layer.h", "adapter_json.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "llama_families.h", "llama_json.h", "lora.h", "placement.h", "sequence.h", "traits.h"],
     "task": ["examples.h", "micro_batch.h"],
     "optimizer": ["schedule.h"],
     "distributed": ["kinds.h"],
@@ -40,7 +40,7 @@ PUBLIC = {
     "profiler": ["page.h", "summary.h", "findings/findings.h"],
     "quantization": ["measure.h", "training.h", "workarounds/int8_gemm.h"],
     "data_tools": ["inspect.h", "preview.h", "sharding.h"],
-    "pretrained": ["class_order.h", "export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "torch_file.h", "weights_source.h"],
+    "pretrained": ["adapter_file.h", "class_order.h", "export_adapters.h", "export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "torch_file.h", "weights_source.h"],
     "inference": ["generate.h", "predict.h", "text_stream.h"],
     "exporters": ["export_graph.h", "gguf/export_gguf.h", "graph_model.h", "model_card.h", "package/serving.h", "signature.h", "tensorrt.h"],
     "experiment": ["*"],
@@ -56,7 +56,7 @@ INNER = {
 # What the tests of a folder see beside what the folder sees.
 TESTS_ALSO = {"exporters": ["quantization"], "replay": ["pipeline"]}
 # What describes kinds beside config.h, and sees no LibTorch either.
-BESIDE_CONFIG = {"model": ["llama_families.h", "llama_json.h"]}
+BESIDE_CONFIG = {"model": ["adapter_json.h", "llama_families.h", "llama_json.h"]}
 TORCH_HEADER = re.compile(r"^(ATen|c10|torch|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 

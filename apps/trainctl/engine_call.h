@@ -50,7 +50,7 @@ struct EvalOptions {
 
 struct ExportOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
-  std::string format = "auto";  // auto, hf, safetensors, gguf, torchscript, onnx, mar, triton
+  std::string format = "auto";  // auto, hf, peft, safetensors, gguf, torchscript, onnx, mar, triton
   std::string naming = "auto";  // auto, transformers, timm
   std::string outtype = "f16";  // of gguf: f32, f16, q8_0, q4_0
   std::string output = "";

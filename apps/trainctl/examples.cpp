@@ -58,6 +58,8 @@ constexpr std::array kExamples = {
             "Writes one ONNX file, and compares it with the live model."},
     Example{"trainctl export runs/bert/20261126T101500Z-1 --output bert",
             "Writes a directory that transformers loads."},
+    Example{"trainctl export runs/bert/20261126T101500Z-1 --format peft --output adapters",
+            "Writes the adapters alone, as Hugging Face's peft loads them."},
     Example{"trainctl checkpoint verify runs/digits/20261126T101500Z-1", "Reads every byte, and reports damage."},
     Example{"trainctl checkpoint verify runs/digits/20261126T101500Z-1 --json",
             "Prints the same as one JSON document."},

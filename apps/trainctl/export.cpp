@@ -18,11 +18,12 @@ Action declare_export(CLI::App& app) {
   app.add_option(
          "--format", options->export_options.format,
          "auto: hf where transformers or timm has the network, else onnx; hf: config.json, weights and tokenizer as "
-         "transformers loads them; safetensors: the weights alone; "
+         "transformers loads them; peft: the adapters of model.lora, apart from their base; safetensors: the weights "
+         "alone; "
          "gguf: one file for llama.cpp; torchscript, onnx: the network as a graph, for any batch size and length; mar: "
          "an archive for TorchServe; "
          "triton: a model repository for Triton")
-      ->check(CLI::IsMember({"auto", "hf", "safetensors", "gguf", "torchscript", "onnx", "mar", "triton"}))
+      ->check(CLI::IsMember({"auto", "hf", "peft", "safetensors", "gguf", "torchscript", "onnx", "mar", "triton"}))
       ->capture_default_str();
   app.add_option("--naming", options->export_options.naming,
                  "Library whose names and config.json hf writes; auto: timm for a ResNet, else transformers")

@@ -6,6 +6,7 @@
 
 #include "config/overlay.h"
 #include "config/read.h"
+#include "experiment/published_adapter.h"
 #include "experiment/published_config.h"
 #include "experiment/renamed.h"
 #include "experiment/resolve.h"
@@ -63,6 +64,7 @@ LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<co
     adopt_run_config(section, problems);
     adopt_published_config(section, problems);
   }
+  adopt_published_adapter(*written, problems);
   add_task_kind(*written);
   Experiment experiment;
   config::read_into(shape, *written, &experiment, problems);

@@ -74,6 +74,17 @@ void check_freeze(Checked& c) {
              "model.lora freezes all but its adapters and modules_to_save; leave freeze out");
 }
 
+void check_lora(Checked& c) {
+  const model::ModelConfig& model = c.experiment.model;
+  if (!model.lora) return;
+  if (model.lora->init_from && !model.init_from)
+    c.report({"model.lora.init_from", "model.init_from"},
+             "adapters fit the weights that they were trained beside; set model.init_from to these");
+  if (model.lora->target_modules.empty())
+    c.report({"model.lora.target_modules", "model.lora", "model.lora.init_from"},
+             "required: names of the linear layers that get an adapter, such as query; init_from may take its place");
+}
+
 /// Reports what muP can't be combined with.
 void check_mup(Checked& c) {
   const model::ModelConfig& model = c.experiment.model;
@@ -118,6 +129,7 @@ model::Surroundings surroundings_of_network(const Experiment& experiment) {
 
 void check_model(Checked& checked) {
   check_freeze(checked);
+  check_lora(checked);
   check_mup(checked);
   check_input(checked);
   check_classes(checked);

@@ -39,6 +39,8 @@ const char* library_of(ArtefactFormat format) {
       return "transformers";
     case ArtefactFormat::timm:
       return "timm";
+    case ArtefactFormat::peft:
+      return "peft";
   }
   throw std::logic_error("unknown format");
 }
@@ -101,6 +103,10 @@ std::string usage(const ModelCard& card) {
              "```\n";
     case ArtefactFormat::timm:
       return "```python\nimport timm\n\nmodel = timm.create_model(\"local-dir:.\")\n```\n";
+    case ArtefactFormat::peft:
+      return "Load the base (`base_model_name_or_path` of adapter_config.json) with the class of transformers that its "
+             "config.json names, and then the adapters:\n\n```python\nfrom peft import PeftModel\n\nmodel = "
+             "PeftModel.from_pretrained(base, \".\")\n```\n";
   }
   throw std::logic_error("unknown format");
 }

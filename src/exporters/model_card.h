@@ -17,7 +17,7 @@
 namespace trainctl::exporters {
 
 /// quantized: our own, which `trainctl quantize` writes.
-enum class ArtefactFormat { torchscript, torchscript_mobile, onnx, safetensors, quantized, hugging_face, timm };
+enum class ArtefactFormat { torchscript, torchscript_mobile, onnx, safetensors, quantized, hugging_face, timm, peft };
 
 struct ModelCard {
   std::string name;  // the experiment's

@@ -55,20 +55,22 @@ std::optional<std::string> obstacle_to(ExportLayout layout, const model::Network
   return std::nullopt;
 }
 
-std::vector<fs::path> export_weights(model::Model& model, const model::NetworkConfig& network, const ModelInfo& facts,
-                                     const ExportRequest& request) {
-  const auto texts = json_files(network, facts, request.layout);
-  model::merge_adapters(model);
-  checkpoint::TensorMap tensors = weights_of(model);
-  if (request.layout == ExportLayout::hugging_face) tensors = renamed_to_transformers(tensors, network);
-
+void make_directory(const fs::path& directory) {
   std::error_code failed;
-  fs::create_directories(request.directory, failed);
-  if (failed) throw core::Error("cannot make the directory " + request.directory.string() + ": " + failed.message());
+  fs::create_directories(directory, failed);
+  if (failed) throw core::Error("cannot make the directory " + directory.string() + ": " + failed.message());
+}
+
+std::vector<fs::path> write_layout(const checkpoint::TensorMap& tensors, const model::NetworkConfig& network,
+                                   const ModelInfo& facts, const ExportRequest& request) {
+  const auto texts = json_files(network, facts, request.layout);
+  const bool is_renamed = request.layout == ExportLayout::hugging_face;
+  make_directory(request.directory);
   std::vector<fs::path> files;
   const fs::path weights = request.directory / "model.safetensors";
   const fs::path beside = request.directory / "model.safetensors.tmp";
-  checkpoint::write_safetensors(beside, tensors, {{"format", "pt"}}, core::Durability::process);
+  checkpoint::write_safetensors(beside, is_renamed ? renamed_to_transformers(tensors, network) : tensors,
+                                {{"format", "pt"}}, core::Durability::process);
   fs::rename(beside, weights);
   files.push_back(weights);
   for (const auto& [name, json] : texts) {
@@ -78,6 +80,13 @@ std::vector<fs::path> export_weights(model::Model& model, const model::NetworkCo
   if (request.tokenizer)
     for (fs::path& file : copy_tokenizer(*request.tokenizer, request.directory)) files.push_back(std::move(file));
   return files;
+}
+
+std::vector<fs::path> export_weights(model::Model& model, const model::NetworkConfig& network, const ModelInfo& facts,
+                                     const ExportRequest& request) {
+  json_files(network, facts, request.layout);  // refuses before anything changes
+  model::merge_adapters(model);
+  return write_layout(weights_of(model), network, facts, request);
 }
 
 }  // namespace trainctl::pretrained

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/safetensors.h"
 #include "model/config.h"
 #include "model/model.h"
 #include "pretrained/model_info.h"
@@ -25,6 +26,15 @@ struct ExportRequest {
 /// Returns what the layout can't express of the network; nothing if it can.
 std::optional<std::string> obstacle_to(ExportLayout layout, const model::NetworkConfig& network,
                                        const ModelInfo& facts);
+
+/// Makes the directory, and those that it is in, if need be.
+void make_directory(const std::filesystem::path& directory);
+
+/// Writes tensors, which have our names, in the layout; returns the files. What the layout can't express is an Error,
+/// before anything is written.
+std::vector<std::filesystem::path> write_layout(const checkpoint::TensorMap& tensors,
+                                                const model::NetworkConfig& network, const ModelInfo& facts,
+                                                const ExportRequest& request);
 
 /// Writes them in single precision, adapters merged into their layers (the model has none afterwards). Returns the
 /// files. What the layout can't express is an Error, before anything is written.

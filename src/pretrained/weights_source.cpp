@@ -102,6 +102,9 @@ WeightsSource open_weights(const fs::path& path) {
     source.config_json = std::move(config_json);
     return source;
   }
+  if (fs::exists(path / "adapter_config.json"))
+    throw core::Error(path.string() + " has adapters without the weights that they adapt")
+        .hint("set model.lora.init_from to it, and model.init_from to the base that adapter_config.json names");
   throw core::Error("no weights in " + path.string() + ": neither " + kWeights + " nor " + kTorchWeights +
                     " (nor an index of one) nor a complete checkpoint")
       .hint("give a directory in Hugging Face layout, a .safetensors or .pth file, or a run or step directory");

@@ -30,6 +30,9 @@ int run_check(const cli::EngineCall& call) {
   std::error_code ignored;
   if (const auto& weights = experiment.model.init_from; weights && !std::filesystem::exists(*weights, ignored))
     add(problems, call.loaded.node, {"model.init_from", core::missing_weights(*weights)});
+  if (const auto& lora = experiment.model.lora;
+      lora && lora->init_from && !std::filesystem::exists(*lora->init_from, ignored))
+    add(problems, call.loaded.node, {"model.lora.init_from", core::missing_weights(*lora->init_from)});
   if (const std::string* file = file_of(experiment.model.network);
       file != nullptr && !std::filesystem::exists(*file, ignored))
     add(problems, call.loaded.node, {"model.path", "there is no file " + *file});

@@ -17,6 +17,8 @@
 #include "gguf.h"
 #include "model/lora.h"
 #include "notice_printer.h"
+#include "pretrained/adapter_file.h"
+#include "pretrained/export_adapters.h"
 #include "pretrained/export_weights.h"
 #include "pretrained/tokenizer_files.h"
 #include "task/task.h"
@@ -35,6 +37,7 @@ exporters::ArtefactFormat format_of(const cli::ExportOptions& options, const mod
   if (options.format == "torchscript")
     return options.mobile ? exporters::ArtefactFormat::torchscript_mobile : exporters::ArtefactFormat::torchscript;
   if (options.format == "safetensors") return exporters::ArtefactFormat::safetensors;
+  if (options.format == "peft") return exporters::ArtefactFormat::peft;
   const model::ModelTraits& traits = config::traits_of(network);
   const bool is_in_transformers = !traits.transformers_type.value.empty();
   if (options.format == "auto" && !is_in_transformers && !traits.is_in_timm) return exporters::ArtefactFormat::onnx;
@@ -56,6 +59,7 @@ const char* graph_file_name(exporters::ArtefactFormat format) {
     case exporters::ArtefactFormat::quantized:
     case exporters::ArtefactFormat::hugging_face:
     case exporters::ArtefactFormat::timm:
+    case exporters::ArtefactFormat::peft:
       return nullptr;
   }
   throw std::logic_error("unknown format");
@@ -124,9 +128,13 @@ std::unique_ptr<model::Model> load_written(const CheckpointedRun& loaded, const 
   if (graph_file_name(card.format) != nullptr) return exporters::open_graph(path, card.signature);
   const model::InputSpec input = train::input_spec(loaded.run->data.train->spec());
   model::ModelConfig config = loaded.run->experiment.model;
-  config.lora = std::nullopt;
-  config.init_from = path.string();
-  config.init_policy = model::InitPolicy::strict;
+  if (card.format == exporters::ArtefactFormat::peft) {
+    config = pretrained::with_adapters_of(config, path);
+  } else {
+    config.lora = std::nullopt;
+    config.init_from = path.string();
+    config.init_policy = model::InitPolicy::strict;
+  }
   std::unique_ptr<model::Model> model = model::build(config, input);
   model::materialize(*model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
   std::vector<tracking::Notice> notices;
@@ -206,17 +214,34 @@ Written write_graph(const CheckpointedRun& loaded, const cli::EngineCall& call, 
   return written;
 }
 
+/// Returns the tokenizer whose files go along; sets the card's special tokens.
+std::optional<fs::path> tokenizer_beside(const cli::EngineCall& call, exporters::ModelCard& card) {
+  const bool takes_one =
+      card.format == exporters::ArtefactFormat::hugging_face || card.format == exporters::ArtefactFormat::peft;
+  const std::optional<std::string> path = tokenizer_path(call);
+  if (card.facts.vocab_size == 0 || !takes_one || !path) return std::nullopt;
+  card.facts.roles = open_tokenizer(call)->roles();
+  if (*path != "bytes") return *path;
+  core::log().info("no tokenizer files are written: the byte tokenizer has none");
+  return std::nullopt;
+}
+
+/// Writes the adapters that peft loads beside what the run began with.
+Written write_adapters(const CheckpointedRun& loaded, const cli::EngineCall& call, exporters::ModelCard& card) {
+  pretrained::AdapterRequest request{.directory = call.options<cli::ExportOptions>().output,
+                                     .base = call.loaded.experiment.model.init_from,
+                                     .tokenizer = tokenizer_beside(call, card)};
+  const pretrained::ExportedAdapters exported =
+      pretrained::export_adapters(*loaded.run->model, loaded.run->experiment.model, card.facts, request);
+  core::log().info("the adapters' base is " + exported.base.string());
+  return {.model = request.directory, .files = exported.files};
+}
+
 Written write_weights(const CheckpointedRun& loaded, const cli::EngineCall& call, exporters::ModelCard& card) {
-  pretrained::ExportRequest request{
-      .layout = layout_of(card.format), .directory = call.options<cli::ExportOptions>().output, .tokenizer = {}};
-  if (card.facts.vocab_size > 0 && card.format == exporters::ArtefactFormat::hugging_face)
-    if (const std::optional<std::string> path = tokenizer_path(call)) {
-      card.facts.roles = open_tokenizer(call)->roles();
-      if (*path == "bytes")
-        core::log().info("no tokenizer files are written: the byte tokenizer has none");
-      else
-        request.tokenizer = *path;
-    }
+  if (card.format == exporters::ArtefactFormat::peft) return write_adapters(loaded, call, card);
+  const pretrained::ExportRequest request{.layout = layout_of(card.format),
+                                          .directory = call.options<cli::ExportOptions>().output,
+                                          .tokenizer = tokenizer_beside(call, card)};
   Written written{.model = request.directory, .files = {}};
   written.files =
       pretrained::export_weights(*loaded.run->model, loaded.run->experiment.model.network, card.facts, request);

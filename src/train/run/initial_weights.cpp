@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "model/lora.h"
+#include "pretrained/adapter_file.h"
 #include "pretrained/hugging_face_config.h"
 #include "pretrained/state_dict_adapter.h"
 #include "pretrained/weights_source.h"
@@ -50,7 +51,10 @@ bool is_convertible(at::ScalarType from, at::ScalarType to) {
 
 class Loading {
  public:
-  Loading(model::InitPolicy policy, checkpoint::TensorMap tensors) : policy_(policy), tensors_(std::move(tensors)) {
+  Loading(const model::ModelConfig& config, checkpoint::TensorMap tensors)
+      : policy_(config.init_policy),
+        has_adapters_(config.lora && config.lora->init_from),
+        tensors_(std::move(tensors)) {
     for (const auto& [name, tensor] : tensors_) left_.insert(name);
   }
 
@@ -109,7 +113,7 @@ class Loading {
   }
 
   void miss(const std::string& name, std::string problem) {
-    if (model::is_adapter(name) || quantization::is_rounding(name)) return;
+    if ((model::is_adapter(name) && !has_adapters_) || quantization::is_rounding(name)) return;
     const bool may_be_fresh = policy_ == model::InitPolicy::partial ||
                               (policy_ == model::InitPolicy::new_head && pretrained::is_of_head(name));
     if (may_be_fresh)
@@ -119,6 +123,7 @@ class Loading {
   }
 
   model::InitPolicy policy_;
+  bool has_adapters_;  // which are loaded, too
   checkpoint::TensorMap tensors_;
   std::set<std::string> left_;     // names that no decl asked for
   checkpoint::TensorMap matches_;  // by names here
@@ -135,25 +140,39 @@ void check_config_json(const pretrained::WeightsSource& source, const model::Mod
         .hint("set these keys as in config.json");
 }
 
+/// Returns what the user may do about tensors that don't fit.
+std::string advice(const model::ModelConfig& config) {
+  if (config.lora && config.lora->init_from)
+    return "leave the other keys of model.lora out, so that adapter_config.json gives them";
+  return std::string("choose the model that the weights were saved from, or model.init_policy: ") +
+         (config.init_policy == model::InitPolicy::strict ? "new_head" : "partial");
+}
+
 /// Returns the file's tensors by the names of our parameters and buffers.
 checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelConfig& config,
                                        const model::InputSpec& input, std::vector<tracking::Notice>& notices) {
   const pretrained::WeightsSource source = pretrained::open_weights(*config.init_from);
   check_config_json(source, config, pretrained::model_info_of(model, input.shape));
-  Loading loading(config.init_policy, pretrained::as_named_here(source.tensors, config.network, model));
+  checkpoint::TensorMap tensors = pretrained::as_named_here(source.tensors, config.network, model);
+  std::string from = source.from.string();
+  if (config.lora && config.lora->init_from) {
+    from += ", with adapters from " + *config.lora->init_from;
+    for (const auto& [name, tensor] :
+         pretrained::read_adapters(*config.lora->init_from, config.network, *config.lora, model))
+      tensors[name] = tensor;
+  }
+  Loading loading(config, std::move(tensors));
   const auto match = [&](const std::string& name, model::TensorDecl& decl) { loading.match(name, decl); };
   model.visit_parameters(match);
   model.visit_buffers(match);
   loading.judge_rest();
   if (!loading.problems().empty())
-    throw core::Error("the weights in " + source.from.string() + " don't fit the model:" + lines_of(loading.problems()))
-        .hint(config.init_policy == model::InitPolicy::strict
-                  ? "choose the model that the weights were saved from, or model.init_policy: new_head"
-                  : "choose the model that the weights were saved from, or model.init_policy: partial");
+    throw core::Error("the weights in " + from + " don't fit the model:" + lines_of(loading.problems()))
+        .hint(advice(config));
   if (loading.matches().empty())
     throw core::Error("none of the weights in " + source.from.string() + " fits the model")
         .hint("choose the model that the weights were saved from");
-  std::string text = "weights from " + source.from.string();
+  std::string text = "weights from " + from;
   if (!source.note.empty()) text += " (" + source.note + ")";
   if (!loading.fresh().empty()) text += "; newly initialized: " + words_of(loading.fresh());
   if (!loading.unused().empty()) text += "; not used: " + words_of(loading.unused());
