@@ -52,7 +52,7 @@ struct ExportOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::string format = "auto";  // auto, hf, peft, safetensors, gguf, torchscript, onnx, mar, triton
   std::string naming = "auto";  // auto, transformers, timm
-  std::string outtype = "f16";  // of gguf: f32, f16, q8_0, q4_0
+  std::string outtype = "f16";  // of gguf: f32, f16, q8_0, q4_0, q4_k
   std::string output = "";
   bool mobile = false;
   bool verify = true;

@@ -29,9 +29,10 @@ Action declare_export(CLI::App& app) {
                  "Library whose names and config.json hf writes; auto: timm for a ResNet, else transformers")
       ->check(CLI::IsMember({"auto", "transformers", "timm"}))
       ->capture_default_str();
-  app.add_option("--outtype", options->export_options.outtype,
-                 "With gguf: how matrices are stored; q8_0 and q4_0 have blocks of 32 values with a common scale")
-      ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0"}))
+  app.add_option(
+         "--outtype", options->export_options.outtype,
+         "With gguf: how matrices are stored; q8_0 and q4_0 have blocks of 32 values with a common scale, q4_k of 256")
+      ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0", "q4_k"}))
       ->capture_default_str();
   app.add_option("--tokenizer", options->tokenizer, "Tokenizer to copy (default the dataset's)")->type_name("PATH");
   app.add_flag("--mobile", options->export_options.mobile,

@@ -32,6 +32,25 @@ std::vector<PublishedNetwork> readable_networks() {
   qwen3.attention_bias = model::AttentionBias::none;
   qwen3.head_size = 128;  // transformers does not read the size from GGUF
   networks.push_back({"qwen3", qwen3, tokens});
+  model::LlamaConfig wide = llama_of_two_layers();  // rows of 256 values, and of 48
+  wide.hidden_size = 256;
+  networks.push_back({"wide_llama", wide, tokens});
+  // transformers reads neither soft caps, nor the scale of scores, nor the order of windows: they are its defaults.
+  model::LlamaConfig gemma2 = later_gemma();
+  gemma2.head_size = 256;
+  gemma2.query_pre_attn_scalar = 256;
+  gemma2.attn_logit_softcapping = 50;
+  gemma2.final_logit_softcapping = 30;
+  networks.push_back({"gemma2", gemma2, tokens});
+  model::LlamaConfig gemma3 = small_gemma3();
+  gemma3.head_size = 256;
+  gemma3.query_pre_attn_scalar = 256;
+  gemma3.rope_scaling = {};
+  using enum model::LayerType;
+  gemma3.layer_types = {sliding_attention, sliding_attention, sliding_attention,
+                        sliding_attention, sliding_attention, full_attention};
+  gemma3.num_layers = 6;
+  networks.push_back({"gemma3", gemma3, tokens});
   return networks;
 }
 
@@ -44,11 +63,18 @@ void write_files(const PublishedNetwork& published, const std::filesystem::path&
   const at::Tensor logits = logits_of(*model, inputs);
   const pretrained::ModelInfo facts = pretrained::model_info_of(*model, published.input.shape);
   std::filesystem::create_directories(directory);
-  const std::vector<std::pair<std::string, GgufType>> types = {
-      {"f32", GgufType::f32}, {"f16", GgufType::f16}, {"q8_0", GgufType::q8_0}, {"q4_0", GgufType::q4_0}};
-  for (const auto& [name, type] : types)
-    export_gguf(*model, published.network, facts,
-                {.path = directory / (name + ".gguf"), .name = published.name, .type = type});
+  const std::vector<std::pair<std::string, GgufType>> types = {{"f32", GgufType::f32},
+                                                               {"f16", GgufType::f16},
+                                                               {"q8_0", GgufType::q8_0},
+                                                               {"q4_0", GgufType::q4_0},
+                                                               {"q4_k", GgufType::q4_k}};
+  for (const auto& [name, type] : types) {
+    const std::vector<std::string> otherwise = export_gguf(
+        *model, published.network, facts, {.path = directory / (name + ".gguf"), .name = published.name, .type = type});
+    const bool has_blocks = type != GgufType::f32 && type != GgufType::f16;
+    CHECK((has_blocks || otherwise.empty()));
+    CHECK((type != GgufType::q4_k || !otherwise.empty()));
+  }
   checkpoint::write_safetensors(directory / "reference.safetensors", {{"inputs", inputs}, {"logits", logits}}, {},
                                 core::Durability::process);
 }

@@ -7,6 +7,7 @@
 #include "card.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "engine.h"
 #include "exporters/gguf/export_gguf.h"
 
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 exporters::GgufType type_of(const std::string& outtype) {
   if (outtype == "f32") return exporters::GgufType::f32;
   if (outtype == "q8_0") return exporters::GgufType::q8_0;
+  if (outtype == "q4_k") return exporters::GgufType::q4_k;
   return outtype == "q4_0" ? exporters::GgufType::q4_0 : exporters::GgufType::f16;
 }
 
@@ -49,7 +51,12 @@ int export_gguf_file(const cli::EngineCall& given) {
     request.tokenizer = *tokenizer;
   else
     core::log().info("the file gets no vocabulary: the dataset has no tokenizer with files");
-  exporters::export_gguf(*loaded.run->model, loaded.run->experiment.model.network, card.facts, request);
+  const std::vector<std::string> otherwise =
+      exporters::export_gguf(*loaded.run->model, loaded.run->experiment.model.network, card.facts, request);
+  if (!otherwise.empty())
+    core::log().info(core::format_count(static_cast<std::int64_t>(otherwise.size())) +
+                     " matrices have rows that the blocks of " + options.outtype + " don't divide, and are stored as " +
+                     (options.outtype == "q4_k" ? "q5_0 or f16" : "f16") + "; the first is " + otherwise.front());
   if (call.json)
     std::printf("%s\n",
                 nlohmann::ordered_json{

@@ -18,14 +18,18 @@ std::uint32_t file_type_number(GgufType type) {
       return 2;
     case GgufType::q8_0:
       return 7;
+    case GgufType::q5_0:
+      return 8;
+    case GgufType::q4_k:
+      return 14;  // "mostly Q4_K, small": the only type of matrices here
   }
   throw std::logic_error("unknown type");
 }
 
 }  // namespace
 
-void export_gguf(model::Model& model, const model::NetworkConfig& network, const pretrained::ModelInfo& facts,
-                 const GgufRequest& request) {
+std::vector<std::string> export_gguf(model::Model& model, const model::NetworkConfig& network,
+                                     const pretrained::ModelInfo& facts, const GgufRequest& request) {
   model::merge_adapters(model);
   checkpoint::TensorMap tensors;
   model.visit_parameters(
@@ -35,8 +39,12 @@ void export_gguf(model::Model& model, const model::NetworkConfig& network, const
   file.set("general.name", request.name);
   file.set("general.file_type", file_type_number(request.type));
   file.set("general.quantization_version", std::uint32_t{2});
-  if (request.tokenizer) add_vocabulary(file, *request.tokenizer, facts.vocab_size);
+  if (request.tokenizer)
+    add_vocabulary(file, *request.tokenizer, facts.vocab_size);
+  else
+    file.set("tokenizer.ggml.model", std::string("none"));  // without the key, llama.cpp doesn't load the file
   file.write(request.path);
+  return file.stored_otherwise(request.type);
 }
 
 }  // namespace trainctl::exporters

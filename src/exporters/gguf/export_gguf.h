@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "exporters/gguf/gguf_file.h"
 #include "model/model.h"
@@ -18,8 +20,9 @@ struct GgufRequest {
 };
 
 /// Writes the file, adapters merged into their layers (the model has none afterwards). What llama.cpp can't compute is
-/// an Error, before anything is written.
-void export_gguf(model::Model& model, const model::NetworkConfig& network, const pretrained::ModelInfo& facts,
-                 const GgufRequest& request);
+/// an Error, before anything is written. Returns the names of matrices whose rows don't fit the type's blocks, and that
+/// have the type of stored_type() instead.
+std::vector<std::string> export_gguf(model::Model& model, const model::NetworkConfig& network,
+                                     const pretrained::ModelInfo& facts, const GgufRequest& request);
 
 }  // namespace trainctl::exporters

@@ -68,8 +68,12 @@ std::uint32_t number_of(GgufType type) {
       return 1;
     case GgufType::q4_0:
       return 2;
+    case GgufType::q5_0:
+      return 6;
     case GgufType::q8_0:
       return 8;
+    case GgufType::q4_k:
+      return 12;
   }
   throw std::logic_error("unknown type");
 }
@@ -83,8 +87,12 @@ std::uint64_t size_of(const at::Tensor& tensor, GgufType type) {
       return count * 2;
     case GgufType::q4_0:
       return count / 32 * 18;
+    case GgufType::q5_0:
+      return count / 32 * 22;
     case GgufType::q8_0:
       return count / 32 * 34;
+    case GgufType::q4_k:
+      return count / 256 * 144;
   }
   throw std::logic_error("unknown type");
 }
@@ -94,6 +102,13 @@ std::uint64_t padding_of(std::uint64_t size) {
 }
 
 }  // namespace
+
+std::vector<std::string> GgufFile::stored_otherwise(GgufType type) const {
+  std::vector<std::string> names;
+  for (const Entry& entry : tensors_)
+    if (entry.tensor.dim() > 1 && entry.type != type) names.push_back(entry.name);
+  return names;
+}
 
 void GgufFile::write(const std::filesystem::path& path) const {
   std::string head = "GGUF";
