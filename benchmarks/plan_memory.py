@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,12 @@ def images(size, batch, channels=3):
 
 def tokens(length, batch, vocabulary=8000, masked=0):
     return TOKENS.format(length=length, batch=batch, vocabulary=vocabulary, masked=masked)
+
+
+def listed(name):
+    """Returns the model of configs/layers/NAME.yaml."""
+    text = (ROOT / "configs/layers" / f"{name}.yaml").read_text()
+    return "\n" + re.search(r"(?ms)^model:\n(.*?)^(?=\S)", text)[1].rstrip()
 
 
 # Rows of a table that compare() writes beside the config; padding is masked.
@@ -60,6 +67,8 @@ RUNS = {
     "resnet50 224": (images(224, 8), RESNET50, "classification", SGD),
     "resnet50 selective": (images(128, 16), RESNET50, "classification", {**SGD, "activation_checkpointing": "{kind: selective_op}"}),
     "resnet50 ema": (images(64, 16), RESNET50, "classification", {"optimizer": "{kind: adamw, lr: 1e-4, ema: {decay: 0.99}}"}),
+    "mobilenet_v3_small": (images(96, 16), listed("mobilenet_v3_small"), "classification", SGD),
+    "efficientnet_b0": (images(96, 16), listed("efficientnet_b0"), "classification", SGD),
     "vit": (images(224, 8), VIT, "classification", ADAMW),
     "vit batch 24 sqrt": (images(224, 24), VIT, "classification", {**ADAMW, "activation_checkpointing": "{kind: sqrt}"}),
     "vit dropout, accumulation": (images(224, 8), VIT.replace("}", ", dropout: 0.1, attention_dropout: 0.1}"), "classification", {**ADAMW, "accumulation": "{steps: 2}"}),

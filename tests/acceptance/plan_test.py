@@ -31,6 +31,12 @@ class PlanTest(unittest.TestCase):
                 result = plan_memory.compare(TRAINCTL, name)
                 self.assertLessEqual(abs(result["error"]), plan_memory.MOST, result)
 
+    def test_workspaces_of_depthwise_convolutions_are_predicted(self):
+        for name in ("mobilenet_v3_small", "efficientnet_b0"):
+            with self.subTest(name):
+                result = plan_memory.compare(TRAINCTL, name)
+                self.assertLessEqual(abs(result["error"]), plan_memory.MOST_MEDIAN, result)
+
 
 AUTO = """
 name: chosen

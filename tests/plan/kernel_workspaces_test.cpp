@@ -25,20 +25,28 @@ struct BackwardCall {
   torch::jit::Stack stack;
 };
 
-BackwardCall backward_call(std::int64_t batch, std::int64_t channels, std::int64_t size) {
+/// A convolution of square kernels, with as many outputs as inputs.
+struct Kernel {
+  std::int64_t groups = 1;
+  std::int64_t size = 3;
+};
+
+BackwardCall backward_call(std::int64_t batch, std::int64_t channels, std::int64_t size, const Kernel& kernel = {}) {
   const auto images = [&] {
     return at::ones({batch, channels, size, size}).contiguous(at::MemoryFormat::ChannelsLast);
   };
-  const at::Tensor weight = at::ones({channels, channels, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor weight = at::ones({channels, channels / kernel.groups, kernel.size, kernel.size})
+                                .contiguous(at::MemoryFormat::ChannelsLast);
+  const std::vector<std::int64_t> padding{kernel.size / 2, kernel.size / 2};
   const std::vector<std::int64_t> one{1, 1};
   const std::vector<std::int64_t> zero{0, 0};
   return {c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution_backward", ""),
-          {images(), images(), weight, c10::IValue(), one, one, one, false, zero, std::int64_t{1},
+          {images(), images(), weight, c10::IValue(), one, padding, one, false, zero, kernel.groups,
            std::vector<bool>{true, true, false}}};
 }
 
-KernelCall kernel_call(std::int64_t batch, std::int64_t channels, std::int64_t size) {
-  const BackwardCall call = backward_call(batch, channels, size);
+KernelCall kernel_call(std::int64_t batch, std::int64_t channels, std::int64_t size, const Kernel& kernel = {}) {
+  const BackwardCall call = backward_call(batch, channels, size, kernel);
   std::optional<KernelCall> found = find_kernel_call(call.op, call.stack);
   REQUIRE(found);
   return *found;
@@ -63,6 +71,18 @@ TEST_CASE("A kernel's workspace is what the allocator counts while the operator 
     CHECK(KernelWorkspaces().measure(kernel_call(16, 128, size)) == Approx(held).epsilon(0.01).margin(4096));
     CHECK(kernel_call(16, 128, size).bound >= held);
   }
+}
+
+TEST_CASE("A group's weights in blocks of vectors are within the bound", "[plan]") {
+  runtime::install_host_allocator(runtime::HostMemory::cached);
+  for (const Kernel& kernel : {Kernel{96, 3}, Kernel{96, 5}, Kernel{96, 7}, Kernel{48, 5}, Kernel{6, 5}, Kernel{1, 5}})
+    for (const std::int64_t size : {3, 12}) {
+      CAPTURE(kernel.groups, kernel.size, size);
+      const std::int64_t held = held_by(backward_call(16, 96, size, kernel));
+      const KernelCall call = kernel_call(16, 96, size, kernel);
+      CHECK(KernelWorkspaces().measure(call) == Approx(held).epsilon(0.01).margin(4096));
+      CHECK(call.bound >= held);
+    }
 }
 
 TEST_CASE("A batch that takes too long to run is told by smaller ones", "[plan]") {
