@@ -95,9 +95,9 @@ struct OptimizerConfig {
     return std::tuple{
         choice<&C::rule>("Update rule."),
         field<&C::lr>("Peak learning rate.", config::positive),
-        field<&C::weight_decay>(
-            "Pull of the weights towards zero; decoupled from the gradient in adamw, lion, muon, lamb and adafactor.",
-            config::non_negative),
+        field<&C::weight_decay>("Pull of the weights towards zero; decoupled from the gradient in adamw, lion, muon, "
+                                "soap, lamb and adafactor.",
+                                config::non_negative),
         field<&C::decay_bias_and_norm>("Decay biases and normalisation weights too (parameters of one dimension)."),
         field<&C::clip_norm>("Scale gradients down to this global norm when it is exceeded; null is off.",
                              config::positive),

@@ -104,6 +104,7 @@ std::unique_ptr<Optimizer> build(const LionConfig& config, ParameterGroups group
 std::unique_ptr<Optimizer> build(const ScheduleFreeConfig& config, ParameterGroups groups);
 /// `whole`: see build() of a whole config.
 std::unique_ptr<Optimizer> build(const MuonConfig& config, ParameterGroups groups, WholeGradients* whole);
+std::unique_ptr<Optimizer> build(const SoapConfig& config, ParameterGroups groups);
 std::unique_ptr<Optimizer> build(const LambConfig& config, ParameterGroups groups);
 std::unique_ptr<Optimizer> build(const AdafactorConfig& config, ParameterGroups groups);
 

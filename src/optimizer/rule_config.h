@@ -324,8 +324,43 @@ struct MuonConfig {
   }
 };
 
+/// https://arxiv.org/abs/2409.11321: Adam in the eigenbases of Shampoo's preconditioners.
+struct SoapConfig {
+  static constexpr std::string_view kind = "soap";
+  static constexpr OptimizerTraits traits{.is_elementwise = false,
+                                          .updates_shards = false,
+                                          .normalizes_elements = false,
+                                          .averages_weights = false,
+                                          .reads_overflow_flag = true,
+                                          .starter_lr = 3e-3};
+  double beta1 = 0.95;
+  double beta2 = 0.95;
+  std::optional<double> shampoo_beta;
+  double eps = 1e-8;
+  std::int64_t precondition_frequency = 10;
+  std::int64_t max_precond_dim = 10'000;
+  bool precondition_1d = false;
+
+  OptimizerFacts facts() const { return {.could_fuse = false}; }
+  static constexpr auto fields() {
+    using config::field;
+    using C = SoapConfig;
+    return std::tuple{
+        field<&C::beta1>("Decay of the gradient's average.", config::below_one),
+        field<&C::beta2>("Decay of the squared gradient's average.", config::below_one),
+        field<&C::shampoo_beta>("Decay of the preconditioners; null takes beta2.", config::below_one),
+        field<&C::eps>("Added to the denominator.", config::non_negative),
+        field<&C::precondition_frequency>("Updates from one change of the eigenbases to the next.",
+                                          config::at_least(1)),
+        field<&C::max_precond_dim>("Dims of more entries aren't rotated: a dim of n entries takes two matrices of n².",
+                                   config::at_least(0)),
+        field<&C::precondition_1d>("Rotate vectors too, such as biases."),
+    };
+  }
+};
+
 using UpdateRuleConfig = config::OneOf<AdamWConfig, SgdConfig, AdamConfig, RmspropConfig, LionConfig,
-                                       ScheduleFreeConfig, MuonConfig, LambConfig, AdafactorConfig>;
+                                       ScheduleFreeConfig, MuonConfig, SoapConfig, LambConfig, AdafactorConfig>;
 static_assert(config::kHaveTraits<UpdateRuleConfig, OptimizerTraits> &&
               config::kHaveFacts<UpdateRuleConfig, OptimizerFacts>);
 

@@ -47,6 +47,7 @@ TEST_CASE("rules that need whole parameters say what they go with", "[experiment
   }
   CHECK(problems_with(on_disk, "optimizer: {kind: lion}\n") == "");
   CHECK_THAT(problems_with("{kind: zero}", "optimizer: {kind: lamb}\n"), Contains("lamb looks at whole parameters"));
+  CHECK_THAT(problems_with("{kind: zero}", "optimizer: {kind: soap}\n"), Contains("soap looks at whole parameters"));
 }
 
 TEST_CASE("a rule that averages its weights takes no schedule that decays", "[experiment]") {

@@ -144,7 +144,7 @@ TEST_CASE("starter files are experiments, for every model and optimizer", "[expe
   for (const std::string model : {"mlp", "cnn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
                                   "wide_resnet", "vit", "gpt2", "llama", "bert", "lstm"})
     for (const std::string optimizer :
-         {"sgd", "adam", "adamw", "rmsprop", "lion", "adamw_schedule_free", "muon", "lamb", "adafactor"}) {
+         {"sgd", "adam", "adamw", "rmsprop", "lion", "adamw_schedule_free", "muon", "soap", "lamb", "adafactor"}) {
       const LoadedExperiment loaded =
           load_experiment(folder.write("new.yaml", experiment_starter({"new-run", model, optimizer})));
       CHECK(loaded.experiment.name == "new-run");

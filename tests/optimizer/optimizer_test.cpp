@@ -32,6 +32,7 @@ std::vector<OptimizerConfig> every_rule() {
            AdamConfig{.amsgrad = true},
            AdamWConfig{.amsgrad = true, .fused = false},
            RmspropConfig{.momentum = 0.9, .centered = true},
+           SoapConfig{.precondition_frequency = 3, .precondition_1d = true},
        })
     rules.push_back(rule);
   std::vector<OptimizerConfig> configs;

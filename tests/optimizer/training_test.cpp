@@ -67,6 +67,18 @@ void add_long_cases(std::map<std::string, Case>& all) {
                       .adamw = {.lr = 3e-3, .beta2 = 0.999, .eps = 1e-8}},
            0.01, 0),
       at::kDouble, 1e-10);
+  // Until a preconditioner has its whole rank, its eigenvectors aren't unique: dims are few, and bases turn late.
+  add("soap", rule(SoapConfig{.max_precond_dim = 64}, 3e-3, 0.1), at::kDouble, 1e-6);
+  add("soap_all",
+      rule(SoapConfig{.beta1 = 0.8,
+                      .beta2 = 0.9,
+                      .shampoo_beta = 0.95,
+                      .eps = 1e-6,
+                      .precondition_frequency = 20,
+                      .max_precond_dim = 64,
+                      .precondition_1d = true},
+           3e-3, 0),
+      at::kDouble, 1e-6);
   add("muon_package", muon, at::kDouble, 1e-6);  // that adds 1e-7 to a norm, and PyTorch takes 1e-7 at least
 }
 

@@ -13,7 +13,7 @@ try:
     import timm.optim
     import torch
 
-    from update_rules import HIDDEN, Lamb, PackagedMuon, StockMuon
+    from update_rules import HIDDEN, Lamb, PackagedMuon, Soap, StockMuon
 except ImportError as error:
     print(f"a reference can't be imported: {error}", file=sys.stderr)
     sys.exit(77)
@@ -96,6 +96,10 @@ TRAINING_CASES = {
         StockMuon, dict(lr=0.01, momentum=0.8, nesterov=False, ns_steps=3, adjust_lr_fn="match_rms_adamw", adamw=dict(lr=3e-3, eps=1e-8)),
         0.0, {"double": True, "steps": 50}),
     "muon_package": (PackagedMuon, dict(lr=0.02, adamw=dict(lr=3e-3)), 0.1, {"double": True, "steps": 50}),
+    "soap": (Soap, dict(lr=3e-3, max_precond_dim=64), 0.1, {"double": True, "steps": 50}),
+    "soap_all": (
+        Soap, dict(lr=3e-3, betas=(0.8, 0.9), shampoo_beta=0.95, eps=1e-6, precondition_frequency=20, max_precond_dim=64, precondition_1d=True),
+        0.0, {"double": True, "steps": 50}),
     "lamb": (Lamb, dict(lr=1e-2), 0.1, {"double": True}),
     "lamb_ceiling": (Lamb, dict(lr=1e-2, betas=(0.8, 0.9), max_trust_ratio=0.5), 0.0, {"double": True}),
     "sgd_groups": (SGD, dict(lr=0.02, momentum=0.9, dampening=0.3), 0.05, {"groups": True}),
