@@ -78,6 +78,30 @@ class PretrainedWeights(InScratch):
         shutil.rmtree(published)
         self.passes("eval", self.root / "tuned/config.yaml", "--checkpoint", "tuned")
 
+    def test_adapters_of_a_run_leave_apart_and_start_another_run(self):
+        self.passes("train", self.config(VIT), "--run-dir", "run")
+        self.passes("export", "run", "--output", "published")
+        adapted = self.config("{init_from: published, lora: {rank: 2, target_modules: [qkv, mlp.fc2]}}", "adapted.yaml")
+        self.passes("train", adapted, "--run-dir", "adapted")
+        told = json.loads(self.passes("export", "adapted", "--format", "peft", "--output", "adapters", "--json").stdout)
+        self.assertLess(told["largest_difference"]["relative"], 1e-5)
+        published = json.loads((self.root / "adapters/adapter_config.json").read_text())
+        self.assertEqual(published["target_modules"], ["fc2", "k_proj", "q_proj", "v_proj"])
+        self.assertEqual((published["r"], published["modules_to_save"]), (2, ["classifier"]))
+        self.assertEqual(published["base_model_name_or_path"], str(self.root / "published"))
+
+        again = self.config("{init_from: published, lora: {init_from: adapters}}", "again.yaml")
+        shown = self.passes("config", "show", again).stdout
+        self.assertRegex(shown, r"rank: 6  # adapters/adapter_config.json:\d+")  # query, key and value are one matrix here
+        trained = self.passes("train", again, "--run-dir", "again", "--set", "optimizer.lr=1e-15")
+        self.assertIn("weights from published, with adapters from adapters", trained.stderr)
+        first, second = self.evaluated(adapted, "adapted"), self.evaluated(again, "again")
+        for metric, value in first.items():
+            self.assertAlmostEqual(second[metric], value, places=5, msg=metric)
+        self.assertIn("has adapters without the weights that they adapt", self.refused("check", self.config("{init_from: adapters}", "alone.yaml")))
+        shutil.rmtree(self.root / "adapters")
+        self.assertIn("adapters", self.refused("check", again))
+
     def test_a_list_of_layers_starts_from_a_file_of_timm(self):
         try:
             import timm
