@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The file names of tokenizers, each with its name in an export.
-constexpr std::array<std::pair<const char*, const char*>, 10> kTokenizerFiles = {{
+constexpr std::array<std::pair<const char*, const char*>, 11> kTokenizerFiles = {{
     {"tokenizer.json", "tokenizer.json"},
     {"tokenizer_config.json", "tokenizer_config.json"},
     {"special_tokens_map.json", "special_tokens_map.json"},
@@ -23,6 +23,7 @@ constexpr std::array<std::pair<const char*, const char*>, 10> kTokenizerFiles = 
     {"encoder.json", "vocab.json"},
     {"vocab.bpe", "merges.txt"},
     {"tokenizer.model", "tokenizer.model"},
+    {"spiece.model", "spiece.model"},
 }};
 
 }  // namespace

@@ -18,7 +18,17 @@ fs::path merges_beside(const fs::path& vocab) {
   throw core::Error(vocab.string() + " is a vocabulary without merges").hint("put merges.txt or vocab.bpe beside it");
 }
 
+/// Whether a tokenizer.json has a Unigram model, which only the SentencePiece model beside it tells here.
+bool has_unigram(const fs::path& path) {
+  const Json json = parse_json(path, core::read_file(path, kMaxFileBytes));
+  const auto model = json.find("model");
+  return model != json.end() && model->is_object() && model->contains("type") && (*model)["type"] == "Unigram";
+}
+
 fs::path find_in(const fs::path& directory) {
+  if (const fs::path json = directory / "tokenizer.json"; fs::exists(json))
+    for (const char* const name : {"spiece.model", "sentencepiece.bpe.model", "tokenizer.model"})
+      if (fs::exists(directory / name) && has_unigram(json)) return directory / name;
   constexpr std::array kNames{"tokenizer.json",  "vocab.json",   "encoder.json",           "vocab.txt",
                               "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"};
   for (const char* const name : kNames)

@@ -69,7 +69,8 @@ class Tokenizer {
 /// Loads a tokenizer.json, a vocab.txt, a SentencePiece .model, a tiktoken file, or an encoder.json or vocab.json with
 /// its vocab.bpe or merges.txt beside it. A vocab.txt is read as WordPiece of an uncased BERT unless
 /// tokenizer_config.json beside it says otherwise. `path` may also be a directory with one of these, except a tiktoken
-/// file. A component that can't be followed exactly is an Error naming the component and its place in the file.
+/// file. Beside a tokenizer.json of a Unigram model, the SentencePiece .model is taken. A component that can't be
+/// followed exactly is an Error naming the component and its place in the file.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
 /// Every byte is a token (ids 0 to 255), then `<|endoftext|>` (256): needs no file.

@@ -118,6 +118,17 @@ TEST_CASE("files that are no tokenizer are refused in words", "[tokenizer]") {
   CHECK_THAT(message_of(folder.write("tokenizer.model", "")), Contains("neither a SentencePiece model"));
 }
 
+TEST_CASE("of a directory with a Unigram model in both forms, the SentencePiece model is taken", "[tokenizer]") {
+  const TemporaryDirectory folder;
+  using Catch::Matchers::Contains;
+  folder.write("tokenizer.json", R"({"model": {"type": "Unigram", "vocab": [["a", 0.0]]}})");
+  CHECK_THAT(message_of(folder.path()), Contains("a Unigram model is not supported here"));
+  folder.write("spiece.model", "x");
+  CHECK_THAT(message_of(folder.path()), Contains("spiece.model is neither a SentencePiece model"));
+  folder.write("tokenizer.json", R"({"model": {"type": "BPE"}})");
+  CHECK_THAT(message_of(folder.path()), Contains("tokenizer.json"));
+}
+
 TEST_CASE("a tokenizer.json damaged anywhere loads or is refused, and never crashes", "[tokenizer]") {
   const TemporaryDirectory folder;
   const std::string whole = small_bert().dump();
