@@ -40,6 +40,9 @@ def listed(name):
 
 # Rows of a table that compare() writes beside the config; padding is masked.
 TEXTS = ("{kind: text_classification, train: {files: [texts.csv], text: text, label: label}, tokenizer: bytes, max_length: 96, batch_size: 16, num_workers: 1}")
+# Most of the pairs that compare() writes are cut to the longest.
+PAIRS = "{kind: text_seq2seq, train: {files: [pairs.jsonl]}, tokenizer: bytes, max_source_length: 96, max_target_length: 64, batch_size: 16, num_workers: 1}"
+T5 = "{kind: t5, hidden_size: 256, num_layers: 4, num_heads: 4, intermediate_size: 1024, feed_forward_proj: gated_gelu}"
 RESNET18 = "{kind: resnet18, stem: cifar}"
 RESNET50 = "{kind: resnet50}"
 VIT = "{kind: vit, hidden_size: 192, num_layers: 8, num_heads: 3, intermediate_size: 768, patch_size: 16}"
@@ -88,6 +91,8 @@ RUNS = {
     "llama full": (tokens(512, 8), LLAMA, "causal_lm", {**ADAMW, "activation_checkpointing": "{kind: full}"}),
     "llama lora": (tokens(256, 8), LLAMA.replace("}", ", lora: {rank: 8, target_modules: [q_proj, v_proj]}}"), "causal_lm", ADAMW),
     "llama adafactor": (tokens(256, 8), LLAMA, "causal_lm", {"optimizer": "{kind: adafactor, lr: 1e-3}"}),
+    "t5": (PAIRS, T5, "seq2seq_lm", ADAMW),
+    "t5 full": (PAIRS, T5, "seq2seq_lm", {**ADAMW, "activation_checkpointing": "{kind: full}"}),
     "lstm": (tokens(64, 16), LSTM, "causal_lm", ADAMW),
     "lstm length 256": (tokens(256, 16), LSTM, "causal_lm", SGD),
     "lstm without dropout": (tokens(64, 64), LSTM.replace("}", ", dropout: 0}"), "causal_lm", ADAMW),
@@ -109,6 +114,8 @@ def compare(trainctl, name, steps=3, sets=()):
         config.write_text(config_of(name, steps))
         rows = (f"{'word ' * (18 + row % 12)},{row % 4}\n" for row in range(256))
         (pathlib.Path(directory) / "texts.csv").write_text("text,label\n" + "".join(rows))
+        pairs = (json.dumps({"source": "word " * (18 + row % 12), "target": "mot " * (14 + row % 9)}) + "\n" for row in range(256))
+        (pathlib.Path(directory) / "pairs.jsonl").write_text("".join(pairs))
         plan = json.loads(subprocess.run([trainctl, "plan", config, "--json", *more], check=True, capture_output=True, text=True, cwd=directory).stdout)
         subprocess.run([trainctl, "train", config, "--run-dir", f"{directory}/run", "--no-progress", "--log-level", "warning", *more], check=True,
                        stdout=subprocess.DEVNULL, cwd=directory)

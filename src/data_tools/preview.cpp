@@ -1,5 +1,9 @@
 #include "data_tools/preview.h"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/ones_like.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -36,7 +40,9 @@ class BatchView {
       : ids_(batch.inputs.to(at::kLong).contiguous()),
         targets_(batch.targets.contiguous()),
         mask_(batch.key_mask.defined() ? batch.key_mask.contiguous() : at::Tensor()),
-        kind_(spec.targets) {}
+        kind_(spec.targets) {
+    if (kind_ == Targets::target_tokens) put_targets_behind_sources();
+  }
 
   std::vector<dataset::ShownToken> row(std::int64_t index) const {
     const std::int64_t width = ids_.size(1);
@@ -53,6 +59,15 @@ class BatchView {
   bool has_token_targets() const { return targets_.dim() == 2; }
 
  private:
+  /// Makes a row of each pair: its source, then its target, whose tokens are their own targets.
+  void put_targets_behind_sources() {
+    const at::Tensor has_target = targets_.ne(kNoTarget);
+    mask_ = at::cat({mask_.defined() ? mask_ : at::ones_like(ids_, at::kBool), has_target}, 1);
+    const at::Tensor no_targets = at::full_like(ids_, kNoTarget);
+    ids_ = at::cat({ids_, targets_.clamp_min(0)}, 1);
+    targets_ = at::cat({no_targets, targets_}, 1);
+  }
+
   TokenFate fate_of(std::int64_t index, std::int64_t token) const {
     if (mask_.defined() && !mask_.const_data_ptr<bool>()[index * mask_.size(1) + token]) return TokenFate::padding;
     const bool is_next = kind_ == Targets::next_tokens || kind_ == Targets::preferences;
@@ -91,8 +106,9 @@ class LoaderView {
       add(*batch, loader->spec());
     }
     // Streams of text fill all rows; texts with a label fill one if they are long.
+    const Targets targets = loader->spec().targets;
     const bool is_labelled =
-        loader->spec().targets != Targets::next_tokens && loader->spec().targets != Targets::masked_tokens;
+        targets != Targets::next_tokens && targets != Targets::masked_tokens && targets != Targets::target_tokens;
     if (is_text && is_labelled && num_full_ > 0)
       preview_.remarks.push_back(core::format_count(num_full_) + " of " + core::format_count(preview_.num_looked_at) +
                                  " texts have the most tokens that a text can have: longer texts are cut to these");
@@ -166,7 +182,7 @@ class LoaderView {
 
   std::string note_of(const BatchView& view, const dataset::SampleSpec& spec, std::int64_t row,
                       std::int64_t token) const {
-    if (spec.targets == Targets::next_tokens) return "";
+    if (spec.targets == Targets::next_tokens || spec.targets == Targets::target_tokens) return "";
     const std::int64_t target = view.target(row, token);
     if (target == kNoTarget) return "";
     if (spec.targets == Targets::token_labels) return name_of_class(target, spec);
@@ -198,8 +214,9 @@ void take_conversations(const dataset::ShownConversations& shown, const dataset:
   preview.num_tokens = shown.num_tokens;
   preview.knows_cut = true;
   preview.longest = shown.longest;
-  preview.remarks.push_back(core::format_count(shown.num_conversations) + " conversations in " +
-                            core::format_count(shown.num_rows) + " rows");
+  if (shown.num_rows > 0)
+    preview.remarks.push_back(core::format_count(shown.num_conversations) + " conversations in " +
+                              core::format_count(shown.num_rows) + " rows");
 }
 
 }  // namespace
@@ -208,9 +225,12 @@ Preview preview_dataset(const dataset::DatasetConfig& config, const PreviewReque
   Preview preview{
       .kind = std::string(config.source.kind()), .set = request.of_evaluation ? "eval" : "train", .samples = {}};
   const auto tell = [&](const std::string& text) { preview.remarks.push_back(text); };
-  if (const auto conversations = dataset::shown_conversations(
-          config.source, {.most_texts = request.num_samples, .of_evaluation = request.of_evaluation, .tell = tell}))
+  const dataset::ShowRequest show{
+      .most_texts = request.num_samples, .of_evaluation = request.of_evaluation, .tell = tell};
+  if (const auto conversations = dataset::shown_conversations(config.source, show))
     take_conversations(*conversations, config, preview);
+  else if (const auto pairs = dataset::shown_pairs(config.source, show))
+    take_conversations(*pairs, config, preview);
   else
     LoaderView(config, request, preview).look();
   return preview;

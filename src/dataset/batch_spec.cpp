@@ -139,6 +139,16 @@ BatchSpec batch_spec_of(const TextTokenClassificationConfig& config, const Batch
   return outline;
 }
 
+/// Returns the spec of pairs of the longest permitted source and target (text/seq2seq_rows.cpp).
+BatchSpec batch_spec_of(const TextSeq2SeqConfig& config, const BatchSpecHints& hints) {
+  const std::int64_t source = config.max_source_length;
+  BatchSpec outline = tokens(source, vocabulary(config.tokenizer, hints), Targets::target_tokens);
+  outline.spec.target_length = outline.target_count = config.max_target_length;
+  outline.input_bytes = (2 + source + 2 * config.max_target_length + (source + kIdBytes - 1) / kIdBytes) * kIdBytes;
+  outline.has_padding = true;
+  return outline;
+}
+
 BatchSpec batch_spec_of(const WebDatasetConfig& config, const BatchSpecHints& hints) {
   const std::int64_t named = config.num_classes.value.value_or(count(config.class_names));
   return images({3, 0, 0}, classes(named, hints));

@@ -13,6 +13,7 @@
 #include "dataset/image_config.h"
 #include "dataset/preference_config.h"
 #include "dataset/segmentation_config.h"
+#include "dataset/seq2seq_config.h"
 #include "dataset/tagged_text_config.h"
 #include "dataset/text_config.h"
 
@@ -202,10 +203,11 @@ struct SyntheticTokensConfig {
   }
 };
 
-using PlainSourceConfig = config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig,
-                                        SyntheticTokensConfig, TextLmConfig, TextMlmConfig, TextClassificationConfig,
-                                        TextTokenClassificationConfig, WebDatasetConfig, TokenizedConfig, TableConfig,
-                                        ImageFolderConfig, ChatConfig, SegmentationFolderConfig, PreferenceConfig>;
+using PlainSourceConfig =
+    config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig, SyntheticTokensConfig, TextLmConfig,
+                  TextMlmConfig, TextClassificationConfig, TextTokenClassificationConfig, TextSeq2SeqConfig,
+                  WebDatasetConfig, TokenizedConfig, TableConfig, ImageFolderConfig, ChatConfig,
+                  SegmentationFolderConfig, PreferenceConfig>;
 
 struct MixturePart {
   double weight = 1;

@@ -29,7 +29,8 @@ struct SampleSpec {
   std::vector<std::int64_t> input_shape;    // images: [C, H, W]; tokens: [T], the longest
   at::ScalarType input_dtype = at::kFloat;  // of the batch that reaches the model
   std::int64_t num_classes = 0;             // of labels and token_labels
-  std::int64_t vocab_size = 0;              // of tokens
+  std::int64_t target_length = 0;  // tokens, of the longest target of a source; 0: samples have no such targets
+  std::int64_t vocab_size = 0;     // of tokens
   Targets targets = Targets::labels;
   std::vector<std::string> class_names{};        // empty: they have none
   double bytes_per_token = 0;                    // of the text's UTF-8, where that is known
@@ -37,6 +38,8 @@ struct SampleSpec {
   std::shared_ptr<const TableEncoding> table{};  // null: samples are no rows of a table
   std::vector<std::int64_t> class_counts{};      // [num_classes], of the training samples; empty: not known
   bool is_image() const { return input_shape.size() == 3; }
+  /// Returns the most tokens that a sample has, of its source and its target; 0: samples are no sequences.
+  std::int64_t tokens_per_sample() const { return vocab_size > 0 ? input_shape.front() + target_length : 0; }
 };
 
 /// One micro-batch on the host. Its buffers go back to the loader when the last tensor that shares them is freed.
@@ -49,6 +52,7 @@ struct Batch {
   at::Tensor key_mask{};           // bool [B, T], false at padding
   at::Tensor documents{};          // int64 [B, T], rising: which of the row's documents a token belongs to
   at::Tensor target_positions{};   // int64 [N], rising: which of targets.flatten() aren't -100
+  at::Tensor decoder_inputs{};     // int64 [B, T of the targets], if `inputs` are the sources of an encoder-decoder
   std::optional<double> weight{};  // of the samples, if their classes have weights; the task states it
   // Row i is sample number first_sample + i of the epoch's order, counted over all ranks.
   std::int64_t epoch = 0;

@@ -17,6 +17,7 @@ constexpr std::pair<Targets, const char*> kTargets[] = {{Targets::labels, "label
                                                         {Targets::token_labels, "token_labels"},
                                                         {Targets::next_tokens, "next_tokens"},
                                                         {Targets::masked_tokens, "masked_tokens"},
+                                                        {Targets::target_tokens, "target_tokens"},
                                                         {Targets::preferences, "preferences"}};
 
 const char* name_of(Targets targets) {
@@ -39,6 +40,7 @@ SampleSpec spec_of(const std::string& description) {
     spec.input_dtype = json.at("has_tokens").get<bool>() ? at::kLong : at::kFloat;
     spec.num_classes = json.at("num_classes").get<std::int64_t>();
     spec.vocab_size = json.at("vocab_size").get<std::int64_t>();
+    spec.target_length = json.value("target_length", std::int64_t{0});  // which older checkpoints lack
     spec.targets = targets_of_name(json.at("targets").get<std::string>());
     spec.class_names = json.at("class_names").get<std::vector<std::string>>();
     spec.class_counts = json.at("class_counts").get<std::vector<std::int64_t>>();
@@ -78,6 +80,7 @@ std::string description_of(const SampleSpec& spec) {
                {"num_classes", spec.num_classes},   {"vocab_size", spec.vocab_size},
                {"targets", name_of(spec.targets)},  {"class_names", spec.class_names},
                {"class_counts", spec.class_counts}, {"bytes_per_token", spec.bytes_per_token}};
+  if (spec.target_length > 0) json["target_length"] = spec.target_length;
   if (spec.table != nullptr) json["columns"] = Json::parse(text_of_encoding(*spec.table));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -23,6 +23,7 @@ enum class Targets {
   next_tokens,    // int64 [B, T], each token's successor; -100 where there is none
   masked_tokens,  // int64 [B, T], what was masked; -100 elsewhere
   preferences,  // int64 [B, T], as next_tokens; of a row's documents 0 and 1, 2 and 3, … the even ones are preferred
+  target_tokens,  // int64 [B, T], each decoder input's successor; -100 where there is none
 };
 
 /// Rows and columns.

@@ -1,4 +1,4 @@
-// Conversations as a person may look at them: what becomes of each token.
+// Conversations, and pairs of texts, as a person may look at them: what becomes of each token.
 #pragma once
 
 #include <array>
@@ -32,11 +32,12 @@ struct LongText {
   std::int64_t num_tokens = 0;
 };
 
+/// Conversations, or pairs of a source and a target text.
 struct ShownConversations {
   std::vector<ShownText> texts;                      // the first ones
   std::array<std::int64_t, kNumFates> num_tokens{};  // of all conversations, by fate
   std::int64_t num_conversations = 0;
-  std::int64_t num_rows = 0;  // of seq_len tokens, that they are packed into
+  std::int64_t num_rows = 0;  // of seq_len tokens, that conversations are packed into; 0: they are pairs
   std::vector<LongText> longest;
 };
 
@@ -48,5 +49,8 @@ struct ShowRequest {
 
 /// Returns the first conversations, and the numbers of all; nothing if the dataset has no conversations.
 std::optional<ShownConversations> shown_conversations(const SourceConfig& source, const ShowRequest& request);
+
+/// Returns the first pairs of texts, and the numbers of all; nothing if the set has no pairs in files of its own.
+std::optional<ShownConversations> shown_pairs(const SourceConfig& source, const ShowRequest& request);
 
 }  // namespace trainctl::dataset

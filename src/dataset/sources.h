@@ -36,6 +36,7 @@ Sources build(const PreferenceConfig& config, const LoaderOptions& options);
 Sources build(const TextMlmConfig& config, const LoaderOptions& options);
 Sources build(const TextClassificationConfig& config, const LoaderOptions& options);
 Sources build(const TextTokenClassificationConfig& config, const LoaderOptions& options);
+Sources build(const TextSeq2SeqConfig& config, const LoaderOptions& options);
 
 /// The sources of an image folder with tables of labels.
 Sources build_labeled_images(const ImageFolderConfig& config, const LoaderOptions& options);
@@ -46,6 +47,7 @@ void read_first_rows(const ImageFolderConfig& config, Phase phase, std::int64_t 
 void read_first_rows(const TableConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const TextClassificationConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const TextTokenClassificationConfig& config, Phase phase, std::int64_t num_rows);
+void read_first_rows(const TextSeq2SeqConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const TextLmConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const ChatConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const PreferenceConfig& config, Phase phase, std::int64_t num_rows);

@@ -77,6 +77,18 @@ void take_labelled_texts(Experiment& experiment) {
   experiment.train.epochs = 20;
 }
 
+/// Nor can pairs of texts.
+void take_pairs(Experiment& experiment) {
+  dataset::TextSeq2SeqConfig pairs;
+  pairs.train.files = {"pairs.jsonl"};
+  pairs.eval_fraction = 0.1;
+  pairs.tokenizer = "bytes";
+  take_text(experiment);
+  experiment.dataset.source = pairs;
+  experiment.task = task::Seq2SeqLmConfig{};
+  experiment.train.epochs = 20;
+}
+
 /// Sizes that learn in minutes on two cores, and data that the network takes.
 void fit_to_data(Experiment& experiment) {
   std::visit([]<class Network>(Network& network) { network = Network::starter(); }, experiment.model.network.value);
@@ -86,6 +98,8 @@ void fit_to_data(Experiment& experiment) {
     take_text(experiment);
   else if (traits.outputs.value.contains(model::Output::masked_tokens))
     take_made_up_tokens(experiment);
+  else if (traits.outputs.value.contains(model::Output::target_tokens))
+    take_pairs(experiment);
   else
     take_labelled_texts(experiment);
 }

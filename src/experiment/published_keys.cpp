@@ -179,6 +179,21 @@ void take_keys(Of<model::LlamaConfig>, Keys& keys) {
   take_features(config, family, keys);
 }
 
+void take_keys(Of<model::T5Config>, Keys& keys) {
+  for (const auto& [ours, theirs] : {std::pair("hidden_size", "d_model"), std::pair("head_size", "d_kv"),
+                                     std::pair("intermediate_size", "d_ff"), std::pair("dropout", "dropout_rate")})
+    keys.take(ours, {theirs});
+  for (const char* same : {"num_layers", "num_decoder_layers", "num_heads", "vocab_size", "layer_norm_epsilon",
+                           "relative_attention_num_buckets", "relative_attention_max_distance"})
+    keys.take(same, {same});
+  // transformers 5 writes tie_word_embeddings: true into every file.
+  keys.take("tie_embeddings", {"scale_decoder_outputs", "tie_word_embeddings"});
+  const Json feed_forward = keys.config().value("feed_forward_proj", Json("relu"));
+  keys.set("feed_forward_proj", "feed_forward_proj", feed_forward == "gated-gelu" ? "gated_gelu" : "relu");
+  if (feed_forward != "relu" && feed_forward != "gated-gelu")
+    keys.refused.push_back({.key = "feed_forward_proj", .reason = "expected relu or gated-gelu"});
+}
+
 /// Returns whether the config names the class whose two classifiers are averaged.
 bool has_teacher(const Json& config) {
   const Json classes = config.value("architectures", Json::array());

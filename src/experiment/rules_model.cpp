@@ -58,12 +58,16 @@ void check_output(Checked& c) {
   const bool is_asked = input_of(network) == model::Input::tokens || output == model::Output::per_pixel;
   if (!is_asked || traits.outputs.value.contains(output)) return;
   const std::string model(network.kind());
-  const bool only_predicts =
-      traits.outputs.value.size() == 1 && traits.outputs.value.contains(model::Output::next_tokens);
-  for (const task::TaskKind& known : task::kTaskKinds)
-    if (only_predicts && known.traits->output == model::Output::next_tokens)
-      return c.report({"task.kind", "model.kind"},
-                      model + " predicts next tokens: expected " + std::string(known.kind) + ", got " + task);
+  const auto only_gives = [&](model::Output one) {
+    return traits.outputs.value.size() == 1 && traits.outputs.value.contains(one);
+  };
+  const bool predicts_target = only_gives(model::Output::target_tokens);
+  if (predicts_target || only_gives(model::Output::next_tokens))
+    for (const task::TaskKind& known : task::kTaskKinds)
+      if (traits.outputs.value.contains(known.traits->output))
+        return c.report({"task.kind", "model.kind"},
+                        model + (predicts_target ? " predicts a target's tokens" : " predicts next tokens") +
+                            ": expected " + std::string(known.kind) + ", got " + task);
   c.report({"task.kind", "model.kind"}, model + " has no head for " + task);
 }
 

@@ -20,6 +20,10 @@ void check_training_for_eight_bits(Checked& c) {
     c.report({"quantization.kind", "model.kind"}, "qat rounds what goes into products and convolutions, and " +
                                                       std::string(network.kind()) +
                                                       " has its own; quantize it dynamically");
+  if (config::traits_of(network).outputs.value.contains(model::Output::target_tokens))
+    c.report({"quantization.kind", "model.kind"}, "qat takes networks with one input, and " +
+                                                      std::string(network.kind()) +
+                                                      " has two, a source and a target; expected none");
   if (qat->scale == quantization::ScaleSource::learned && qat->freeze_observers_step &&
       *qat->freeze_observers_step >= qat->start_step)
     c.report({"quantization.freeze_observers_step", "quantization.scale"},

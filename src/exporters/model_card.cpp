@@ -19,6 +19,7 @@ std::string quoted(const std::string& text) {
 const char* pipeline_tag(const ModelCard& card) {
   if (card.task_kind == "causal_lm") return "text-generation";
   if (card.task_kind == "masked_lm") return "fill-mask";
+  if (card.task_kind == "seq2seq_lm") return "text2text-generation";
   if (card.task_kind == "token_classification") return "token-classification";
   if (card.facts.vocab_size > 0) return "text-classification";
   if (card.facts.input_shape.size() == 3) return "image-classification";

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/error.h"
+
 namespace trainctl::exporters {
 namespace {
 
@@ -15,6 +17,10 @@ GraphInput tokens(const char* name, InputRole role) {
 }  // namespace
 
 Signature signature_of(const model::NetworkConfig& network, const pretrained::ModelInfo& facts) {
+  if (config::traits_of(network).outputs.value.contains(model::Output::target_tokens))
+    throw core::Error("a graph here has one axis of tokens, and " + std::string(network.kind()) +
+                      " has two, of sources and of targets")
+        .hint("trainctl export without --format writes what transformers reads; Optimum makes ONNX files of that");
   Signature signature;
   if (facts.vocab_size > 0) {
     // Without a limit of positions, sequences may be longer than the training data's.

@@ -244,6 +244,9 @@ std::unique_ptr<Answers> answers(const task::CausalLmConfig&, AnswerOptions opti
 std::unique_ptr<Answers> answers(const task::DpoConfig&, AnswerOptions options) {
   return std::make_unique<NextTokenAnswers>(std::move(options));
 }
+std::unique_ptr<Answers> answers(const task::Seq2SeqLmConfig&, const AnswerOptions&) {
+  throw core::Error("an encoder-decoder answers token by token, and has no answer at once");
+}
 std::unique_ptr<Answers> answers(const task::MaskedLmConfig&, AnswerOptions options) {
   return std::make_unique<MaskAnswers>(std::move(options));
 }

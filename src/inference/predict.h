@@ -46,6 +46,7 @@ struct AnswerOptions {
 /// - semantic_segmentation: {"shares": {…}, "mask"}: each class's share of the pixels, and the saved file.
 /// - token_classification: {"tags": [{"word", "tag", "score", "begin", "end"}]}, places in code points.
 /// - causal_lm: {"log_likelihood", "perplexity", "next": [{"token", "score"}]}, only "next" for a single token.
+/// - seq2seq_lm: an Error, since a target is generated (inference/generate.h).
 /// - masked_lm: {"masks": [{"position", "tokens": [{"token", "score"}]}]}.
 class Answers {
  public:

@@ -127,6 +127,7 @@ struct BertConfig {
       case Output::masked_tokens:
         return BertHead::masked_lm;
       case Output::next_tokens:
+      case Output::target_tokens:
       case Output::per_pixel:
         break;
     }

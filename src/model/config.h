@@ -17,6 +17,7 @@
 #include "model/lstm_config.h"
 #include "model/mup_config.h"
 #include "model/sequence_config.h"
+#include "model/t5_config.h"
 #include "model/torchscript_config.h"
 #include "model/traits.h"
 #include "model/vit_config.h"
@@ -213,7 +214,7 @@ struct WideResNetConfig {
 using NetworkConfig =
     config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>, ResNetConfig<101>,
                   ResNetConfig<152>, WideResNetConfig, VitConfig, Gpt2Config, LlamaConfig, BertConfig, LstmConfig,
-                  FastTextConfig, LayersConfig, TorchScriptConfig>;
+                  FastTextConfig, T5Config, LayersConfig, TorchScriptConfig>;
 
 /// A kind of network with its traits.
 struct NetworkKind {

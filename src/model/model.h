@@ -36,6 +36,7 @@ struct ModelInput {
   at::Tensor token_types{};        // int64 [B, T]; undefined: all 0
   at::Tensor key_mask{};           // bool [B, T], false at padding; undefined: no padding
   at::Tensor documents{};          // int64 [B, T], rising: tokens see only their own document; undefined: one a row
+  at::Tensor decoder_values{};     // int64 [B, T of the target], for an encoder-decoder: `values` are the sources
   KeyValueCache* cache = nullptr;  // generation: keys and values of earlier tokens; `values` continue them
   BlockRange blocks{};             // what runs: a stage of a pipeline
   at::Tensor hidden{};             // what the block before `blocks` gave; undefined: they begin with the first
@@ -185,6 +186,7 @@ struct InputSpec {
   std::vector<std::int64_t> shape;  // images: [C, H, W]; tokens: [T], the longest; rows of a table: [columns]
   std::int64_t num_classes = 0;     // 0: not a classification
   std::int64_t vocab_size = 0;      // tokens: ids are below this
+  std::int64_t target_length = 0;   // of an encoder-decoder: the longest target; 0: as long as the sources
 };
 
 /// The network of the config, not yet materialised.

@@ -21,6 +21,7 @@ std::unique_ptr<Model> build(const BertConfig& config, const InputSpec& input);
 std::unique_ptr<Model> build(const VitConfig& config, const InputSpec& input);
 std::unique_ptr<Model> build(const LstmConfig& config, const InputSpec& input);
 std::unique_ptr<Model> build(const FastTextConfig& config, const InputSpec& input);
+std::unique_ptr<Model> build(const T5Config& config, const InputSpec& input);
 std::unique_ptr<Model> build(const LayersConfig& config, const InputSpec& input);
 std::unique_ptr<Model> build(const TorchScriptConfig& config, const InputSpec& input);
 template <int Depth>

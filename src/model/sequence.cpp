@@ -59,7 +59,8 @@ SequenceContext SequenceContext::on(c10::Device device) const {
   SequenceContext moved = *this;
   for (at::Tensor* tensor :
        {&moved.token_types, &moved.positions, &moved.mask, &moved.key_mask, &moved.rope_cosine, &moved.rope_sine,
-        &moved.local_rope_cosine, &moved.local_rope_sine, &moved.window_mask, &moved.documents})
+        &moved.local_rope_cosine, &moved.local_rope_sine, &moved.window_mask, &moved.documents, &moved.position_bias,
+        &moved.decoder_ids, &moved.source_buckets, &moved.target_buckets, &moved.source})
     if (tensor->defined()) *tensor = tensor->to(device);
   return moved;
 }

@@ -48,6 +48,13 @@ struct SequenceContext {
   const ContextRanks* ranks = nullptr;  // who have the other tokens: T here is that of a rank, and key_mask is [B, T of
                                         // all]; in the place of `mask` attention has it and `documents`
   at::Tensor documents{};               // with ranks: int64 [B, T of all]; undefined: one a row
+  at::Tensor position_bias{};           // [1, H, T, S], added to attention's scores; undefined: nothing is added
+  // Of an encoder-decoder:
+  std::int64_t source_length = 0;  // tokens of each row's source, padding included
+  at::Tensor decoder_ids{};        // int64 [B, T]
+  at::Tensor source_buckets{};     // int64 [S, S]: bucket_numbers() (layers/relative_position.h)
+  at::Tensor target_buckets{};     // int64 [T, T and what the cache has]
+  at::Tensor source{};             // [B, S, D], for attention of a target to its source; undefined: to its own tokens
 
   /// Returns the same with all tensors on a device.
   SequenceContext on(c10::Device device) const;

@@ -20,8 +20,9 @@ namespace trainctl::model {
 enum class Input { tokens, images, numbers, any };
 
 /// per_sample, per_token: classes of a sample or of each token; one class may be a number (regression).
-/// next_tokens, masked_tokens: rows over the vocabulary. per_pixel: an image of classes, as large as the input.
-enum class Output { per_sample, per_token, next_tokens, masked_tokens, per_pixel };
+/// next_tokens, masked_tokens: rows over the vocabulary. target_tokens: the same for the tokens of a second sequence,
+/// as an encoder-decoder gives. per_pixel: an image of classes, as large as the input.
+enum class Output { per_sample, per_token, next_tokens, masked_tokens, target_tokens, per_pixel };
 
 /// The outputs that a network can be built with.
 class Outputs {
@@ -140,7 +141,8 @@ consteval bool states_its_traits() {
   constexpr const ModelTraits& traits = Network::traits;
   static_assert((*traits.input == Input::tokens) != traits.embedding.value.empty(),
                 "a network for tokens, and no other, has an embedding");
-  static_assert(!traits.has_kv_cache || traits.outputs.value.contains(Output::next_tokens),
+  static_assert(!traits.has_kv_cache || traits.outputs.value.contains(Output::next_tokens) ||
+                    traits.outputs.value.contains(Output::target_tokens),
                 "only a network that predicts next tokens has a KV cache");
   return true;
 }

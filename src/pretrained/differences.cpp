@@ -21,6 +21,9 @@ const std::map<std::string, std::string>& our_names() {
       {"num_attention_heads", "num_heads"},
       {"n_head", "num_heads"},
       {"n_embd", "hidden_size"},
+      {"d_model", "hidden_size"},
+      {"d_kv", "head_size"},
+      {"d_ff", "intermediate_size"},
       {"n_inner", "intermediate_size"},
       {"n_positions", "max_position_embeddings"},
       {"layer_norm_eps", "layer_norm_epsilon"},
@@ -128,6 +131,15 @@ std::vector<std::string> differences_of(const nlohmann::json& config_json, const
   std::vector<std::string> found;
   compare(config_json, ours, {.network = network}, Null::agrees, found);
   return found;
+}
+
+/// transformers 5 writes tie_word_embeddings: true into every file of T5.
+std::vector<std::string> differences_of(const nlohmann::json& config_json, const model::T5Config& config,
+                                        const ModelInfo& facts) {
+  nlohmann::json theirs = config_json;
+  if (const auto scales = theirs.find("scale_decoder_outputs"); scales != theirs.end())
+    theirs["tie_word_embeddings"] = *scales;
+  return differences_of<model::T5Config>(theirs, config, facts);
 }
 
 }  // namespace

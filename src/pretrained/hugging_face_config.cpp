@@ -66,6 +66,19 @@ Json complete(const model::LlamaConfig& config, const ModelInfo& facts) {
   return json;
 }
 
+Json complete(const model::T5Config& config, const ModelInfo& facts) {
+  Json json = {{"architectures", {"T5ForConditionalGeneration"}},
+               {"dropout_rate", config.dropout},
+               {"initializer_factor", 1.0},
+               {"is_encoder_decoder", true},
+               {"use_cache", true}};
+  add_roles(json, facts.roles);
+  const std::int64_t pad = facts.roles.pad.value_or(0);
+  json["pad_token_id"] = pad;
+  json["decoder_start_token_id"] = pad;
+  return json;
+}
+
 Json complete(const model::VitConfig& config, const ModelInfo& facts) {
   Json json = vit_settings(config);
   add_labels(json, facts);

@@ -152,6 +152,22 @@ Json structure(const model::LlamaConfig& config, const ModelInfo& facts, std::st
   return llama_structure(config, facts, published_family(config));
 }
 
+Json structure(const model::T5Config& config, const ModelInfo& facts, std::string_view) {
+  return {{"model_type", *model::T5Config::traits.transformers_type},
+          {"vocab_size", facts.vocab_size},
+          {"d_model", config.hidden_size},
+          {"d_kv", config.size_of_head()},
+          {"d_ff", config.intermediate_size},
+          {"num_layers", config.num_layers},
+          {"num_decoder_layers", config.decoder_layers()},
+          {"num_heads", config.num_heads},
+          {"relative_attention_num_buckets", config.relative_attention_num_buckets},
+          {"relative_attention_max_distance", config.relative_attention_max_distance},
+          {"layer_norm_epsilon", config.layer_norm_epsilon},
+          {"feed_forward_proj", config.feed_forward_proj == model::T5FeedForward::relu ? "relu" : "gated-gelu"},
+          {"tie_word_embeddings", config.tie_embeddings}};
+}
+
 Json structure(const model::VitConfig& config, const ModelInfo& facts, std::string_view model_type) {
   return vit_structure(config, facts, vit_family(model_type, config));
 }

@@ -89,6 +89,8 @@ std::vector<std::string> shared_with(std::string_view name) {
   for (const model::NetworkKind& network : model::kNetworkKinds)
     add(network.traits->tied_output, network.traits->embedding);
   add("cls.predictions.decoder.bias", "cls.predictions.bias");
+  for (const std::string_view stack : {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"})
+    add(stack, *model::T5Config::traits.embedding);
   return others;
 }
 
@@ -118,8 +120,10 @@ bool is_of_head(std::string_view name) {
 }
 
 bool is_known_extra(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kExtras = {"embeddings.position_ids", "attn.bias", "attn.masked_bias",
-                                                       "rotary_emb.inv_freq", "num_batches_tracked"};
+  // The last one is in the first published T5s, whose attention to the source has no positions.
+  constexpr std::array<std::string_view, 6> kExtras = {
+      "embeddings.position_ids", "attn.bias",           "attn.masked_bias",
+      "rotary_emb.inv_freq",     "num_batches_tracked", "EncDecAttention.relative_attention_bias.weight"};
   return std::any_of(kExtras.begin(), kExtras.end(), [&](std::string_view extra) { return name.ends_with(extra); });
 }
 

@@ -37,6 +37,7 @@ void check_fit(TokenClassificationMetric metric, const dataset::SampleSpec& spec
 
 void check_fit(RegressionMetric, const dataset::SampleSpec&) {}
 void check_fit(MaskedLmMetric, const dataset::SampleSpec&) {}
+void check_fit(Seq2SeqLmMetric, const dataset::SampleSpec&) {}
 void check_fit(MultiLabelMetric, const dataset::SampleSpec&) {}
 void check_fit(DpoMetric, const dataset::SampleSpec&) {}
 void check_fit(SegmentationMetric, const dataset::SampleSpec&) {}
@@ -84,6 +85,11 @@ std::vector<CausalLmMetric> chosen_metrics(const CausalLmConfig& config, const d
 std::vector<MaskedLmMetric> chosen_metrics(const MaskedLmConfig& config, const dataset::SampleSpec&) {
   if (!config.metrics.empty()) return config.metrics;
   return {MaskedLmMetric::perplexity, MaskedLmMetric::accuracy};
+}
+
+std::vector<Seq2SeqLmMetric> chosen_metrics(const Seq2SeqLmConfig& config, const dataset::SampleSpec&) {
+  if (!config.metrics.empty()) return config.metrics;
+  return {Seq2SeqLmMetric::perplexity, Seq2SeqLmMetric::accuracy};
 }
 
 std::vector<MultiLabelMetric> chosen_metrics(const MultiLabelClassificationConfig& config, const dataset::SampleSpec&) {

@@ -20,5 +20,6 @@ std::vector<SegmentationMetric> chosen_metrics(const SemanticSegmentationConfig&
                                                const dataset::SampleSpec& spec);
 std::vector<DpoMetric> chosen_metrics(const DpoConfig& config, const dataset::SampleSpec& spec);
 std::vector<MaskedLmMetric> chosen_metrics(const MaskedLmConfig& config, const dataset::SampleSpec& spec);
+std::vector<Seq2SeqLmMetric> chosen_metrics(const Seq2SeqLmConfig& config, const dataset::SampleSpec& spec);
 
 }  // namespace trainctl::task

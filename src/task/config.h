@@ -155,8 +155,31 @@ struct MaskedLmConfig {
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
-using TaskConfig = config::OneOf<ClassificationConfig, RegressionConfig, TokenClassificationConfig, CausalLmConfig,
-                                 MaskedLmConfig, MultiLabelClassificationConfig, SemanticSegmentationConfig, DpoConfig>;
+/// The tokens of a target text, given its source; the loss is in nats for each of them.
+struct Seq2SeqLmConfig {
+  static constexpr std::string_view kind = "seq2seq_lm";
+  double label_smoothing = 0;
+  config::AutoOr<std::int64_t> loss_chunk_size;
+  std::vector<Seq2SeqLmMetric> metrics{};
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = Seq2SeqLmConfig;
+    return std::tuple{
+        field<&C::label_smoothing>("Share of the target spread over the whole vocabulary.", config::below_one),
+        field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes some tens of MiB of them.",
+                                   config::at_least(1)),
+        field<&C::metrics>(help::metrics),
+    };
+  }
+  static constexpr TaskTraits traits{
+      .output = model::Output::target_tokens, .has_classes = false, .takes_teacher = true};
+  std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
+};
+
+using TaskConfig =
+    config::OneOf<ClassificationConfig, RegressionConfig, TokenClassificationConfig, CausalLmConfig, MaskedLmConfig,
+                  Seq2SeqLmConfig, MultiLabelClassificationConfig, SemanticSegmentationConfig, DpoConfig>;
 
 /// Returns the kind of task that data with such targets is for.
 constexpr std::string_view task_for(dataset::Targets targets) {
@@ -177,6 +200,8 @@ constexpr std::string_view task_for(dataset::Targets targets) {
       return MaskedLmConfig::kind;
     case dataset::Targets::preferences:
       return DpoConfig::kind;
+    case dataset::Targets::target_tokens:
+      return Seq2SeqLmConfig::kind;
   }
   throw std::logic_error("unknown targets");
 }
@@ -200,6 +225,8 @@ inline TaskConfig default_task(dataset::Targets targets) {
       return MaskedLmConfig{};
     case dataset::Targets::preferences:
       return DpoConfig{};
+    case dataset::Targets::target_tokens:
+      return Seq2SeqLmConfig{};
   }
   throw std::logic_error("unknown targets");
 }

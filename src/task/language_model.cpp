@@ -1,4 +1,5 @@
-// Causal and masked language modeling: cross-entropy over the vocabulary for every token, or for the masked ones.
+// Causal, masked and sequence-to-sequence language modeling: cross-entropy over the vocabulary for every token, for the
+// masked ones, or for those of a target.
 #include <ATen/core/grad_mode.h>
 
 #include <optional>
@@ -25,14 +26,16 @@ std::vector<CausalLmMetric> evaluated(std::vector<CausalLmMetric> metrics) {
   return metrics;
 }
 
-std::vector<CausalLmMetric> evaluated(const std::vector<MaskedLmMetric>& masked) {
+/// The metrics of a task that has no bits per byte.
+template <class Metric>
+std::vector<CausalLmMetric> evaluated(const std::vector<Metric>& chosen) {
   std::vector<CausalLmMetric> metrics;
-  for (const MaskedLmMetric metric : masked)
-    metrics.push_back(metric == MaskedLmMetric::perplexity ? CausalLmMetric::perplexity : CausalLmMetric::accuracy);
+  for (const Metric metric : chosen)
+    metrics.push_back(metric == Metric::perplexity ? CausalLmMetric::perplexity : CausalLmMetric::accuracy);
   return metrics;
 }
 
-/// Causal or masked.
+/// Causal, masked or sequence-to-sequence.
 template <class Config>
 class LanguageModel final : public Task {
  public:
@@ -85,7 +88,8 @@ class LanguageModel final : public Task {
     if (model.vocabulary_head() == nullptr)
       throw core::Error("the model gives no logits over the vocabulary, which a language model needs")
           .hint("next tokens: " + networks_with(model::Output::next_tokens) +
-                "; masked tokens: " + networks_with(model::Output::masked_tokens) + " with model.head: masked_lm");
+                "; masked tokens: " + networks_with(model::Output::masked_tokens) +
+                " with model.head: masked_lm; a target's tokens: " + networks_with(model::Output::target_tokens));
   }
 
   Config config_;
@@ -101,6 +105,10 @@ std::unique_ptr<Task> build(const CausalLmConfig& config, const dataset::SampleS
 
 std::unique_ptr<Task> build(const MaskedLmConfig& config, const dataset::SampleSpec&, TeacherPtr teacher) {
   return std::make_unique<LanguageModel<MaskedLmConfig>>(config, std::move(teacher));
+}
+
+std::unique_ptr<Task> build(const Seq2SeqLmConfig& config, const dataset::SampleSpec&, TeacherPtr teacher) {
+  return std::make_unique<LanguageModel<Seq2SeqLmConfig>>(config, std::move(teacher));
 }
 
 }  // namespace trainctl::task

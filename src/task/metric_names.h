@@ -64,6 +64,7 @@ enum class DpoMetric { reward_accuracy, reward_margin, chosen_reward, rejected_r
 
 enum class CausalLmMetric { perplexity, bits_per_byte, accuracy };
 enum class MaskedLmMetric { perplexity, accuracy };
+enum class Seq2SeqLmMetric { perplexity, accuracy };
 
 /// A metric of an evaluation, by its name in logs and in `checkpoint.best`.
 struct MetricName {

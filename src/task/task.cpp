@@ -9,7 +9,8 @@ model::ModelInput model_input(const dataset::Batch& batch) {
   return {.values = batch.inputs,
           .token_types = batch.token_types,
           .key_mask = batch.key_mask,
-          .documents = batch.documents};
+          .documents = batch.documents,
+          .decoder_values = batch.decoder_inputs};
 }
 
 std::int64_t num_targets(const dataset::Batch& batch) {

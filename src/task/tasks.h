@@ -17,6 +17,7 @@ std::unique_ptr<Task> build(const TokenClassificationConfig& config, const datas
                             TeacherPtr teacher);
 std::unique_ptr<Task> build(const CausalLmConfig& config, const dataset::SampleSpec& spec, TeacherPtr teacher);
 std::unique_ptr<Task> build(const MaskedLmConfig& config, const dataset::SampleSpec& spec, TeacherPtr teacher);
+std::unique_ptr<Task> build(const Seq2SeqLmConfig& config, const dataset::SampleSpec& spec, TeacherPtr teacher);
 std::unique_ptr<Task> build(const MultiLabelClassificationConfig& config, const dataset::SampleSpec& spec);
 std::unique_ptr<Task> build(const SemanticSegmentationConfig& config, const dataset::SampleSpec& spec,
                             TeacherPtr teacher);

@@ -15,7 +15,8 @@ model::ModelInput whole_input(const model::ModelInput& input) {
   return {.values = input.values,
           .token_types = input.token_types,
           .key_mask = input.key_mask,
-          .documents = input.documents};
+          .documents = input.documents,
+          .decoder_values = input.decoder_values};
 }
 
 Teacher::Teacher(std::unique_ptr<model::Model> network, const DistillationConfig& config)

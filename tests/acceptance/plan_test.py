@@ -11,7 +11,7 @@ from trainctl_process import TRAINCTL, metrics, newest_checkpoint, run, signal, 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 import plan_memory  # noqa: E402
 
-RUNS = ["cnn", "gpt2 bf16", "resnet50", "resnet18 for eight bits", "bert", "bert texts for eight bits", "lstm"]
+RUNS = ["cnn", "gpt2 bf16", "resnet50", "resnet18 for eight bits", "bert", "bert texts for eight bits", "t5", "lstm"]
 
 
 TEXT = """

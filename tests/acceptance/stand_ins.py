@@ -2,6 +2,7 @@
 import array
 import csv
 import gzip
+import json
 import math
 import pathlib
 import random
@@ -104,6 +105,24 @@ def write_labelled_texts(root, dataset, draw):
     stand_in_models.write_tokenizer(root, dataset["tokenizer"])
 
 
+def write_pairs(root, dataset, draw):
+    """Pairs of texts, whose members may be in objects of other members."""
+    def placed(name, value):
+        for part in reversed(name.split(".")):
+            value = {part: value}
+        return value
+
+    for part in (dataset["train"], dataset["eval"]):
+        for name in part["files"]:
+            with open(create(root / name), "w") as file:
+                for _ in range(64):
+                    (outer, source), = placed(part["source"], words(draw, 8)).items()
+                    (other, target), = placed(part["target"], words(draw, 5)).items()
+                    pair = {outer: source | target} if outer == other else {outer: source, other: target}
+                    file.write(json.dumps(pair) + "\n")
+    stand_in_models.write_tokenizer(root, dataset["tokenizer"])
+
+
 def write_tokens(root, dataset, draw):
     """Ids without a header, in a file of a directory; of a file that is split, enough for an evaluation set."""
     letter = {"uint16": "H", "uint32": "I"}[dataset["token_dtype"]]
@@ -145,6 +164,7 @@ DATASETS = {
     "text_classification": write_labelled_texts,
     "text_lm": write_texts,
     "text_mlm": write_texts,
+    "text_seq2seq": write_pairs,
     "tokenized": write_tokens,
     "webdataset": write_webdataset,
 }

@@ -187,6 +187,41 @@ TEST_CASE("a preview of tagged sentences notes the tag of each token", "[data_to
   CHECK(notes == Titles{"a B-X", "c O"});
 }
 
+TEST_CASE("a preview of pairs tells what of source and target is read, learned and cut", "[data_tools]") {
+  const TemporaryDirectory directory;
+  dataset::TextSeq2SeqConfig pairs;
+  pairs.train.files = {directory.write("pairs.jsonl", R"({"source": "abcdef", "target": "xyz"})"
+                                                      "\n"
+                                                      R"({"source": "a", "target": "uvwxyz"})"
+                                                      "\n")};
+  pairs.tokenizer = "bytes";
+  pairs.prefix = "> ";
+  pairs.max_source_length = 6;
+  pairs.max_target_length = 4;
+  pairs.cache_dir = (directory.path() / "cache").string();
+  dataset::DatasetConfig whole;
+  whole.source = pairs;
+  const Preview preview = preview_dataset(whole, {.num_samples = 2});
+  REQUIRE(preview.samples.size() == 2);
+  CHECK(text_of(preview.samples[0], TokenFate::seen) == "> abc<|endoftext|>");
+  CHECK(text_of(preview.samples[0], TokenFate::cut) == "def");
+  CHECK(text_of(preview.samples[0], TokenFate::learned) == "xyz<|endoftext|>");
+  CHECK(text_of(preview.samples[1], TokenFate::learned) == "uvw<|endoftext|>");
+  CHECK(preview.num_tokens == std::array<std::int64_t, 4>{8, 10, 6, 0});
+  CHECK(preview.longest.front().place == "pair 1");
+  // A part of the training pairs is shown as the loader gives it.
+  std::string rows;
+  for (int i = 0; i < 32; ++i) rows += R"({"source": "a)" + std::to_string(i) + R"(", "target": "x"})" + "\n";
+  pairs.train.files = {directory.write("more.jsonl", rows)};
+  pairs.eval_fraction = 0.5;
+  whole.source = pairs;
+  whole.batch_size = 1;
+  const Preview part = preview_dataset(whole, {.num_samples = 1, .of_evaluation = true});
+  REQUIRE(part.samples.size() == 1);
+  CHECK_THAT(text_of(part.samples[0], TokenFate::seen), Contains("> a"));
+  CHECK_THAT(text_of(part.samples[0], TokenFate::learned), Contains("<|endoftext|>"));
+}
+
 TEST_CASE("a preview of plain text counts every token that is asked for", "[data_tools]") {
   const TemporaryDirectory directory;
   dataset::TextLmConfig text;

@@ -38,8 +38,8 @@ inline std::vector<std::int64_t> values_of(const at::Tensor& tensor) {
 /// Every tensor of a batch that is defined.
 inline std::vector<at::Tensor> tensors_of(const dataset::Batch& batch) {
   std::vector<at::Tensor> all;
-  for (const at::Tensor& tensor :
-       {batch.inputs, batch.targets, batch.token_types, batch.key_mask, batch.documents, batch.target_positions})
+  for (const at::Tensor& tensor : {batch.inputs, batch.targets, batch.token_types, batch.key_mask, batch.documents,
+                                   batch.target_positions, batch.decoder_inputs})
     if (tensor.defined()) all.push_back(tensor.clone());
   return all;
 }

@@ -212,6 +212,29 @@ TEST_CASE("DeiT and CLIP's image tower give the features of vit", "[experiment]"
             .find("config.json:1:37: model.activation: ") != std::string::npos);
 }
 
+TEST_CASE("config.json gives both forms of T5, as transformers wrote them before version 5 and since", "[experiment]") {
+  const TemporaryDirectory folder;
+  const std::string sizes =
+      R"("model_type": "t5", "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 3, "num_decoder_layers": 2,
+      "num_heads": 6, "vocab_size": 32128, "relative_attention_num_buckets": 16, "dropout_rate": 0.2)";
+  const auto t5_with = [&](const std::string& more) {
+    return experiment_from(folder, "{" + sizes + more + "}", "",
+                           "{kind: text_seq2seq, train: {files: [pairs.jsonl]}, tokenizer: bytes}", "seq2seq_lm");
+  };
+  const auto first = network_of<model::T5Config>(t5_with(""));
+  CHECK((first.hidden_size == 64 && first.size_of_head() == 16 && first.intermediate_size == 96));
+  CHECK((first.num_layers == 3 && first.decoder_layers() == 2 && first.num_heads == 6));
+  CHECK((first.relative_attention_num_buckets == 16 && first.relative_attention_max_distance == 128));
+  CHECK((first.dropout == 0.2 && first.tie_embeddings && first.feed_forward_proj == model::T5FeedForward::relu));
+  const auto flan =
+      network_of<model::T5Config>(t5_with(R"(, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false)"));
+  CHECK((!flan.tie_embeddings && flan.feed_forward_proj == model::T5FeedForward::gated_gelu));
+  CHECK(!network_of<model::T5Config>(t5_with(R"(, "tie_word_embeddings": true, "scale_decoder_outputs": false)"))
+             .tie_embeddings);
+  CHECK(failure(t5_with(R"(, "feed_forward_proj": "gated-silu")"))
+            .find("feed_forward_proj \"gated-silu\": expected relu or gated-gelu") != std::string::npos);
+}
+
 TEST_CASE("timm's config.json gives the kind by its architecture", "[experiment]") {
   const TemporaryDirectory folder;
   const auto vit = network_of<model::VitConfig>(experiment_from(

@@ -47,7 +47,8 @@ inline model::ModelInput recorded_input(const TensorMap& recorded) {
     return found == recorded.end() ? at::Tensor() : found->second;
   };
   model::ModelInput input{.values = find(recorded.contains("images") ? "images" : "ids"),
-                          .token_types = find("token_types")};
+                          .token_types = find("token_types"),
+                          .decoder_values = find("decoder_ids")};
   if (recorded.contains("key_mask")) input.key_mask = find("key_mask").to(at::kBool);
   return input;
 }
@@ -135,7 +136,8 @@ inline double check_output(model::Model& model, const model::ModelInput& input, 
   const at::Tensor output = model.forward(input);
   at::Tensor counts = at::zeros_like(output).add_(1);
   // What comes out at padding is nobody's business.
-  if (output.dim() == 3 && input.key_mask.defined()) counts.mul_(input.key_mask.unsqueeze(2));
+  if (output.dim() == 3 && input.key_mask.defined() && !input.decoder_values.defined())
+    counts.mul_(input.key_mask.unsqueeze(2));
   const double off = difference(output.mul(counts), recorded.at("output").reshape(output.sizes()).mul(counts));
   CHECK(off <= 1e-5);
   return off;
@@ -212,7 +214,7 @@ inline TensorMap part_of(const TensorMap& all, const std::string& part) {
 /// What the script checks: weights of ours, and the output that they give for the recorded inputs.
 inline void add_ours(const RecordedCase& one, const TensorMap& recorded, TensorMap& ours) {
   const auto model = model_of(one, /*seed=*/3);
-  for (const std::string name : {"images", "ids", "token_types", "key_mask"})
+  for (const std::string name : {"images", "ids", "token_types", "key_mask", "decoder_ids"})
     if (recorded.contains(name)) ours[one.part + "/" + name] = recorded.at(name);
   model->visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
     ours[one.part + "/weights/" + name] = decl.value.detach();

@@ -57,7 +57,7 @@ TEST_CASE("every network has the parameters that its traits name", "[model]") {
 
 TEST_CASE("kinds are listed by what they are", "[model]") {
   const auto caches = [](const model::ModelTraits& traits) { return *traits.has_kv_cache; };
-  CHECK(model::kinds_where(caches) == std::vector<std::string>{"gpt2", "llama"});
+  CHECK(model::kinds_where(caches) == std::vector<std::string>{"gpt2", "llama", "t5"});
   CHECK(config::traits_of(model::NetworkConfig(model::LstmConfig{})).is_recurrent);
   CHECK(sizes_of(model::NetworkConfig(model::BertConfig{})).max_position_embeddings.value ==
         std::optional<std::int64_t>(512));

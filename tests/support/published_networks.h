@@ -58,6 +58,18 @@ inline std::vector<PublishedNetwork> encoder_families(const model::BertConfig& b
           {"deit_with_teacher", with_teacher, images}};
 }
 
+/// T5 and FLAN-T5.
+inline std::vector<PublishedNetwork> encoder_decoders() {
+  const model::InputSpec pairs{.shape = {24}, .vocab_size = 61, .target_length = 24};
+  const model::T5Config t5{.hidden_size = 32, .num_layers = 2, .num_heads = 4, .intermediate_size = 48};
+  model::T5Config flan = t5;
+  flan.num_decoder_layers = 3;
+  flan.head_size = 12;
+  flan.feed_forward_proj = model::T5FeedForward::gated_gelu;
+  flan.tie_embeddings = false;
+  return {{"t5", t5, pairs}, {"t5_flan", flan, pairs}};
+}
+
 inline std::vector<PublishedNetwork> published_networks() {
   const model::InputSpec tokens{.shape = {24}, .vocab_size = 61};
   const model::InputSpec labelled{.shape = {24}, .num_classes = 5, .vocab_size = 61};
@@ -84,6 +96,7 @@ inline std::vector<PublishedNetwork> published_networks() {
                                             {"llama_tied", tied, tokens}, {"vit", vit, images}};
   for (const NamedLlama& family : llama_families()) networks.push_back({family.name, family.config, tokens});
   for (PublishedNetwork& network : encoder_families(bert, vit)) networks.push_back(std::move(network));
+  for (PublishedNetwork& network : encoder_decoders()) networks.push_back(std::move(network));
   return networks;
 }
 
@@ -94,9 +107,10 @@ inline std::unique_ptr<model::Model> ready(const PublishedNetwork& published, st
   return model;
 }
 
+/// An encoder-decoder is given the inputs as source and as target.
 inline at::Tensor logits_of(model::Model& model, const at::Tensor& inputs) {
   const at::NoGradGuard no_grad;
-  return model.forward(inputs);
+  return model.forward({.values = inputs, .decoder_values = inputs.dim() == 2 ? inputs : at::Tensor()});
 }
 
 /// Of the largest magnitude expected.

@@ -84,6 +84,7 @@ TEST_CASE("targets of -100 count nothing, whether few or many", "[task]") {
   few.mask();
   check_against_plain(few, MaskedLmConfig{}, 0, dataset::Targets::masked_tokens);
   check_against_plain(few, CausalLmConfig{.label_smoothing = 0.1}, 0.1, dataset::Targets::next_tokens);
+  check_against_plain(few, Seq2SeqLmConfig{.label_smoothing = 0.1}, 0.1, dataset::Targets::target_tokens);
   Setting most;
   most.batch.targets[1][3] = -100;
   most.batch.target_positions = most.batch.targets.flatten().ge(0).nonzero().squeeze(1);

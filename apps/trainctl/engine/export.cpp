@@ -107,7 +107,10 @@ void describe_graph(exporters::ModelCard& card, const cli::EngineCall& call, con
 
 model::ModelInput row_of(const model::ModelInput& batch, std::int64_t row) {
   const auto of = [row](const at::Tensor& rows) { return rows.defined() ? rows.narrow(0, row, 1) : rows; };
-  return {.values = of(batch.values), .token_types = of(batch.token_types), .key_mask = of(batch.key_mask)};
+  return {.values = of(batch.values),
+          .token_types = of(batch.token_types),
+          .key_mask = of(batch.key_mask),
+          .decoder_values = of(batch.decoder_values)};
 }
 
 /// Returns real samples: a batch of the evaluation set (else of the training set), and its first sample alone.

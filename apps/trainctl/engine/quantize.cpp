@@ -122,6 +122,13 @@ void warn_of_saturation(const QuantizationRecipe& recipe, tracking::Sink& sink) 
             " saturate for activations beyond the calibrated range; --backend qnnpack is exact, and slower"});
 }
 
+void refuse_two_inputs(const model::NetworkConfig& network) {
+  if (config::traits_of(network).outputs.value.contains(model::Output::target_tokens))
+    throw core::Error("quantize takes networks with one input, and " + std::string(network.kind()) +
+                      " has two, a source and a target")
+        .hint("trainctl export writes what transformers reads, which bitsandbytes or CTranslate2 quantize");
+}
+
 }  // namespace
 
 int run_quantize(const cli::EngineCall& call) {
@@ -129,6 +136,7 @@ int run_quantize(const cli::EngineCall& call) {
   cli::EngineCall on_cpu = call;
   on_cpu.loaded.experiment.device.kind = runtime::DeviceKind::cpu;
   on_cpu.loaded.experiment.amp = {};  // what is rounded to eight bits begins with floats
+  refuse_two_inputs(call.loaded.experiment.model.network);
   const QuantizationRecipe recipe = recipe_of(options, call.loaded.experiment);
   const CheckpointedRun loaded = load_checkpointed_run(on_cpu, Samples::eval);
   train::Run& run = *loaded.run;

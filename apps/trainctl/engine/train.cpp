@@ -272,7 +272,8 @@ void Training::predict(const train::Run& run, tracking::Sink& sink) const {
 /// Returns the command that a user of the trained model is likely to need next.
 std::string Training::next_command() const {
   const model::Output output = config::traits_of(loaded_.experiment.task).output;
-  if (output == model::Output::next_tokens) return "trainctl generate " + directory_.string() + " --prompt TEXT";
+  if (output == model::Output::next_tokens || output == model::Output::target_tokens)
+    return "trainctl generate " + directory_.string() + " --prompt TEXT";
   if (output == model::Output::masked_tokens) return "trainctl export " + directory_.string();
   return "trainctl predict " + directory_.string() + " DATA";
 }

@@ -6,6 +6,7 @@
 #include "dataset/text/class_labels.h"
 #include "dataset/text/reading/tagged_reader.h"
 #include "dataset/text/reading/text_reader.h"
+#include "dataset/text/seq2seq_rows.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -82,6 +83,15 @@ void read_first_rows(const TextTokenClassificationConfig& config, Phase phase, s
   files.files = {first_file(files)};
   RowLimit limit(num_rows);
   read_until_enough([&] { read_tagged(files, [&](const TaggedSentence&) { limit.count(); }); });
+}
+
+void read_first_rows(const TextSeq2SeqConfig& config, Phase phase, std::int64_t num_rows) {
+  const TextPairs& files = phase == Phase::training ? config.train : *config.eval;
+  RowLimit limit(num_rows);
+  read_until_enough([&] {
+    read_pair_rows(files, first_file(files),
+                   [&](const std::vector<std::string_view>&, std::int64_t) { limit.count(); });
+  });
 }
 
 void read_first_rows(const TextLmConfig& config, Phase phase, std::int64_t num_rows) {

@@ -55,6 +55,9 @@ PreparedStores prepare_stores(const TextClassificationConfig& config, const toke
 PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options);
 
+PreparedStores prepare_stores(const TextSeq2SeqConfig& config, const tokenizer::Tokenizer& tokenizer,
+                              const PrepareOptions& options);
+
 PreparedStores prepare_stores(const ChatConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options);
 PreparedStores prepare_stores(const PreferenceConfig& config, const tokenizer::Tokenizer& tokenizer,

@@ -4,6 +4,7 @@
 #include "core/text.h"
 #include "dataset/inputs.h"
 #include "dataset/text/reading/table_records.h"
+#include "dataset/text/reading/text_reader.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -21,6 +22,8 @@ Columns columns_of(const DatasetConfig& config) {
   return config.source.visit([](const auto& source) -> Columns {
     if constexpr (requires { source.train.text_pair; })
       return {.text = source.train.text, .pair = source.train.text_pair};
+    else if constexpr (requires { source.train.source; })
+      return {.text = source.train.source};
     else if constexpr (requires { source.train.text; })
       return {.text = source.train.text};
     return {};
@@ -45,8 +48,8 @@ LineInput<TextInput> of_json(std::string_view text, std::int64_t line, const Col
   if (!object.is_object()) return failed(line, "the line is no JSON object");
   TextInput input;
   const auto member = [&](const std::string& name) -> std::optional<std::string> {
-    const auto found = object.find(name);
-    if (found == object.end() || !found->is_string()) return std::nullopt;
+    const nlohmann::json* const found = find_member(object, name);
+    if (found == nullptr || !found->is_string()) return std::nullopt;
     return found->get<std::string>();
   };
   const auto first = member(columns.text);

@@ -55,13 +55,14 @@ at::Tensor heads_for_queries(const at::Tensor& heads, std::int64_t num_heads) {
   return heads.unsqueeze(2).expand({-1, -1, num_heads / heads.size(1), -1, -1}).flatten(1, 2);
 }
 
-/// Computes attention in single operators: LibTorch's kernels have no soft cap, and on CPUs no dropout. There the
-/// dropped weights come from our own dropout.
+/// Computes attention in single operators: LibTorch's kernels have no soft cap, no gradient of a bias everywhere, and
+/// on CPUs no dropout. There the dropped weights come from our own dropout.
 at::Tensor attend_by_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const SequenceContext& context, const AttentionOptions& options) {
   const at::Tensor scaled = q.mul(1 / std::sqrt(static_cast<double>(q.size(3))));
   at::Tensor scores = at::matmul(scaled, heads_for_queries(k, q.size(1)).transpose(2, 3));  // [B, H, T, S]
   if (options.softcap > 0) scores = scores.div(options.softcap).tanh().mul(options.softcap);
+  if (context.position_bias.defined()) scores = scores.add(context.position_bias);
   const at::Tensor weights = softmax_of(scores, context);
   const at::Tensor kept =
       options.dropout > 0 ? kernels::dropout_attention(weights, options.dropout, options.heads) : weights;
@@ -93,7 +94,7 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     keys = all.keys;
     values = all.values;
   }
-  if (options.softcap > 0 || (options.dropout > 0 && q.is_cpu()))
+  if (options.softcap > 0 || context.position_bias.defined() || (options.dropout > 0 && q.is_cpu()))
     return attend_by_scores(q, keys, values, context, options);
   if (options.dropout == 0 && kernels::suits_short_attention(q, keys, values, context.mask))
     return kernels::short_attention(q, keys, values, context.mask,

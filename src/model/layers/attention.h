@@ -27,8 +27,9 @@ struct AttentionOptions {
   double softcap = 0;          // scores become softcap · tanh(score / softcap); 0: they stay
 };
 
-/// softmax(q kᵀ / √d) v where the context's mask (or causality) allows. q [B, H, T, d]; k, v [B, H or a divisor of it
-/// (grouped-query attention), T, d]. With a cache, k and v are put behind those of earlier tokens.
+/// softmax(q kᵀ / √d) v where the context's mask (or causality) allows; its position_bias is added to the scores. q [B,
+/// H, T, d]; k, v [B, H or a divisor of it (grouped-query attention), T, d]. With a cache, k and v are put behind those
+/// of earlier tokens.
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const SequenceContext& context,
                   const AttentionOptions& options);
 

@@ -96,13 +96,15 @@ class FakeLoader final : public dataset::Loader {
     Row memory(batch_size_ * outline_.input_bytes, at::kLong, log_);
     dataset::Batch batch{.inputs = memory.take({batch_size_, length}), .targets = {}};
     const bool has_token_targets = outline_.target_count > 1;
-    batch.targets = has_token_targets ? targets.take({batch_size_, length}) : targets.take({batch_size_});
+    const std::int64_t target_length = outline_.spec.target_length > 0 ? outline_.spec.target_length : length;
+    batch.targets = has_token_targets ? targets.take({batch_size_, target_length}) : targets.take({batch_size_});
+    if (outline_.spec.target_length > 0) batch.decoder_inputs = memory.take({batch_size_, target_length});
     if (outline_.spec.targets == dataset::Targets::values) batch.targets = batch.targets.to(at::kFloat);
     if (outline_.has_token_types) batch.token_types = memory.take({batch_size_, length});
     if (outline_.has_documents) batch.documents = one_document_each(length);
     const bool asks_some =
         outline_.target_share < 1 || outline_.has_documents || (outline_.has_padding && has_token_targets);
-    if (asks_some) batch.target_positions = memory.take({num_targets(length)});
+    if (asks_some) batch.target_positions = memory.take({num_targets(target_length)});
     if (outline_.has_padding) batch.key_mask = padding(length);
     return batch;
   }

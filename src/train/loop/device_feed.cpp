@@ -43,8 +43,8 @@ dataset::Batch DeviceFeed::operator()(dataset::Batch host) {
   }
   release_copied();
   dataset::Batch moved = host;
-  for (at::Tensor* tensor :
-       {&moved.inputs, &moved.targets, &moved.token_types, &moved.key_mask, &moved.documents, &moved.target_positions})
+  for (at::Tensor* tensor : {&moved.inputs, &moved.targets, &moved.token_types, &moved.key_mask, &moved.documents,
+                             &moved.target_positions, &moved.decoder_inputs})
     if (tensor->defined()) *tensor = tensor->to(device_, /*non_blocking=*/true);
   if (is_image) moved.inputs = finished(moved.inputs);
   if (runtime::is_fake(moved.inputs)) return moved;
@@ -65,7 +65,9 @@ void DeviceFeed::release_copied() {
 }
 
 dataset::Batch placeholder(const dataset::Batch& empty) {
-  return {.inputs = two_like(empty.inputs), .targets = two_like(empty.targets)};
+  dataset::Batch batch{.inputs = two_like(empty.inputs), .targets = two_like(empty.targets)};
+  if (empty.decoder_inputs.defined()) batch.decoder_inputs = two_like(empty.decoder_inputs);
+  return batch;
 }
 
 }  // namespace trainctl::train

@@ -24,6 +24,13 @@ using pipeline::Operation;
 constexpr std::size_t kFormNumbers = 8;
 using Form = std::array<std::int64_t, kFormNumbers>;
 
+/// Returns the sizes of an input that decide on the sizes of what blocks give.
+std::vector<std::int64_t> sizes_of(const model::ModelInput& input) {
+  std::vector<std::int64_t> sizes = input.values.sizes().vec();
+  if (input.decoder_values.defined()) sizes.push_back(input.decoder_values.size(1));
+  return sizes;
+}
+
 }  // namespace
 
 PipelinePass::PipelinePass(Run& run) : run_(run), row_(run.mesh->over({comm::Axis::pipeline})) {
@@ -125,7 +132,7 @@ void PipelinePass::send(const Operation& operation) {
   const Action& maker = operation.action;
   const at::Tensor made = made_.extract(maker).mapped().contiguous();
   if (maker.kind == ActionKind::forward)
-    send_form(made, maker.stage, micro_batch(maker.micro_batch).input.values, operation.peer);
+    send_form(made, maker.stage, micro_batch(maker.micro_batch).input, operation.peer);
   std::erase_if(sending_, [](const auto& sending) { return sending.second.work->is_done(); });
   sending_[maker] = {.tensor = made, .work = row_.isend(made, operation.peer)};
 }
@@ -134,16 +141,15 @@ void PipelinePass::receive(const Operation& operation) {
   const Action& maker = operation.action;
   const bool is_output = maker.kind == ActionKind::forward;
   // A gradient is like what it is of.
-  const at::Tensor form = is_output
-                              ? receive_form(maker.stage, micro_batch(maker.micro_batch).input.values, operation.peer)
-                              : live_.at({maker.stage - 1, maker.micro_batch}).output;
+  const at::Tensor form = is_output ? receive_form(maker.stage, micro_batch(maker.micro_batch).input, operation.peer)
+                                    : live_.at({maker.stage - 1, maker.micro_batch}).output;
   const at::Tensor room = at::empty(form.sizes(), at::TensorOptions(run_.device).dtype(form.scalar_type()));
   received_[maker] = {.tensor = room, .work = row_.irecv(room, operation.peer)};
 }
 
-at::Tensor PipelinePass::send_form(const at::Tensor& output, std::int64_t stage, const at::Tensor& values,
+at::Tensor PipelinePass::send_form(const at::Tensor& output, std::int64_t stage, const model::ModelInput& input,
                                    std::int64_t peer) {
-  at::Tensor& known = forms_[{stage, values.sizes().vec()}];
+  at::Tensor& known = forms_[{stage, sizes_of(input)}];
   if (known.defined()) return known;
   core::ensure(output.dim() + 2 <= static_cast<std::int64_t>(kFormNumbers), "a block's output has at most six dims");
   Form numbers{static_cast<std::int64_t>(output.scalar_type()), output.dim()};
@@ -152,8 +158,8 @@ at::Tensor PipelinePass::send_form(const at::Tensor& output, std::int64_t stage,
   return known = at::empty(output.sizes(), at::TensorOptions(at::kMeta).dtype(output.scalar_type()));
 }
 
-at::Tensor PipelinePass::receive_form(std::int64_t stage, const at::Tensor& values, std::int64_t peer) {
-  at::Tensor& known = forms_[{stage, values.sizes().vec()}];
+at::Tensor PipelinePass::receive_form(std::int64_t stage, const model::ModelInput& input, std::int64_t peer) {
+  at::Tensor& known = forms_[{stage, sizes_of(input)}];
   if (known.defined()) return known;
   Form numbers{};
   row_.irecv(at::from_blob(numbers.data(), {kFormNumbers}, at::kLong), peer)->wait();
@@ -172,14 +178,14 @@ void PipelinePass::evaluate(const model::ModelInput& input,
       here.hidden = std::move(own);
     } else if (stage > 0) {
       const std::int64_t peer = rank_of(stage - 1);
-      const at::Tensor form = receive_form(stage - 1, input.values, peer);
+      const at::Tensor form = receive_form(stage - 1, input, peer);
       here.hidden = at::empty(form.sizes(), at::TensorOptions(run_.device).dtype(form.scalar_type()));
       row_.irecv(here.hidden, peer)->wait();
     }
     if (is_last(stage)) return finish(here);
     own = run_.model->forward(here).contiguous();
     if (const std::int64_t peer = rank_of(stage + 1); peer != row_.rank()) {
-      send_form(own, stage, input.values, peer);
+      send_form(own, stage, input, peer);
       row_.isend(own, peer)->wait();
     }
   }

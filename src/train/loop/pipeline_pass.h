@@ -73,8 +73,8 @@ class PipelinePass {
 
   /// What a stage gives for a batch with these values: a tensor on no device. The two ranks tell each other the first
   /// time; both know it from then on.
-  at::Tensor send_form(const at::Tensor& output, std::int64_t stage, const at::Tensor& values, std::int64_t peer);
-  at::Tensor receive_form(std::int64_t stage, const at::Tensor& values, std::int64_t peer);
+  at::Tensor send_form(const at::Tensor& output, std::int64_t stage, const model::ModelInput& input, std::int64_t peer);
+  at::Tensor receive_form(std::int64_t stage, const model::ModelInput& input, std::int64_t peer);
 
   Run& run_;
   comm::Group& row_;
@@ -85,7 +85,7 @@ class PipelinePass {
   std::map<pipeline::Action, Receipt> received_;
   std::map<pipeline::Action, at::Tensor> made_;  // for another stage of this rank, or to be sent
   std::map<pipeline::Action, Receipt> sending_;
-  /// By the stage that sends, and the shape of the batch's values.
+  /// By the stage that sends, and the sizes of the batch's inputs.
   std::map<std::pair<std::int64_t, std::vector<std::int64_t>>, at::Tensor> forms_;
   at::Tensor loss_;
 };

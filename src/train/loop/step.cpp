@@ -244,9 +244,10 @@ task::LossSum Step::loss_of(const task::MicroBatch& micro_batch) const {
 Counts Step::counts_of(const dataset::Batch& batch, double targets) const {
   if (!is_counted_) return {};
   const bool has_tokens = batch.inputs.dim() == 2 && !batch.inputs.is_floating_point();
+  const std::int64_t decoder_tokens = batch.decoder_inputs.defined() ? batch.decoder_inputs.numel() : 0;
   return {.targets = targets,
           .samples = counts_samples_ ? batch.size() : 0,
-          .tokens = has_tokens ? batch.inputs.numel() : 0};
+          .tokens = has_tokens ? batch.inputs.numel() + decoder_tokens : 0};
 }
 
 /// Sums the counts and signals of all members, and adds them to the result. The counts are the host's: a device isn't

@@ -36,7 +36,7 @@ Utilization::Utilization(const Run& run, double peak_flops)
       peak_flops_(peak_flops),
       num_devices_(static_cast<double>(run.mesh->world().size())) {
   const dataset::SampleSpec& spec = run.data.train->spec();
-  if (spec.vocab_size > 0) flops_per_token_ = flops_per_sample_ / static_cast<double>(spec.input_shape.at(0));
+  if (spec.vocab_size > 0) flops_per_token_ = flops_per_sample_ / static_cast<double>(spec.tokens_per_sample());
 }
 
 double Utilization::mfu(const Throughput::Window& pace) const {

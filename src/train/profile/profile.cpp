@@ -142,7 +142,7 @@ void add_throughput(const Run& run, profiler::ProfileSummary& summary) {
   if (steps.time.mean_ms <= 0) return;
   const dataset::SampleSpec& spec = run.data.train->spec();
   steps.samples_per_s = static_cast<double>(run.global_batch) / (steps.time.mean_ms / 1e3);
-  if (spec.vocab_size > 0) steps.tokens_per_s = steps.samples_per_s * static_cast<double>(spec.input_shape.at(0));
+  if (spec.vocab_size > 0) steps.tokens_per_s = steps.samples_per_s * static_cast<double>(spec.tokens_per_sample());
   const auto peak = summary.peaks.flops_per_s.find(summary.run.precision);
   const auto fp32 = summary.peaks.flops_per_s.find("fp32");
   const double peak_flops = peak != summary.peaks.flops_per_s.end()   ? peak->second

@@ -217,7 +217,7 @@ model::FirstValues initial_weights(model::Model& model, const model::ModelConfig
 
 model::InputSpec input_spec(const dataset::SampleSpec& samples) {
   const bool is_value = samples.targets == dataset::Targets::values;
-  return {samples.input_shape, is_value ? 1 : samples.num_classes, samples.vocab_size};
+  return {samples.input_shape, is_value ? 1 : samples.num_classes, samples.vocab_size, samples.target_length};
 }
 
 }  // namespace trainctl::train

@@ -93,8 +93,8 @@ void read_parquet_rows(const fs::path& file, const RowColumns& columns, const Ro
 }
 
 std::string member_text(const nlohmann::json& object, const std::string& name, const std::string& place) {
-  const auto found = object.find(name);
-  if (found == object.end()) {
+  const nlohmann::json* const found = find_member(object, name);
+  if (found == nullptr) {
     std::vector<std::string> names;
     for (const auto& [key, value] : object.items()) names.push_back(key);
     throw core::Error(place + ": this object has no member '" + name + "'; it has " + core::list_words(names));
@@ -163,6 +163,14 @@ void read_plain_text(const fs::path& path, const TextFiles& files, const Documen
 }
 
 }  // namespace
+
+const nlohmann::json* find_member(const nlohmann::json& object, const std::string& name) {
+  if (const auto found = object.find(name); found != object.end()) return &*found;
+  for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+    if (const auto outer = object.find(name.substr(0, dot)); outer != object.end() && outer->is_object())
+      if (const nlohmann::json* const inner = find_member(*outer, name.substr(dot + 1))) return inner;
+  return nullptr;
+}
 
 void check_line_bytes(std::string_view line, std::int64_t max_line_bytes, const std::string& place) {
   if (static_cast<std::int64_t>(line.size()) > max_line_bytes)

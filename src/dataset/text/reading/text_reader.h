@@ -42,6 +42,9 @@ void read_rows(const std::filesystem::path& file, const TextFileOptions& options
 using LineUse = std::function<void(std::string_view text, std::int64_t line)>;
 void read_text_lines(const std::filesystem::path& file, const TextFileOptions& options, const LineUse& use);
 
+/// Returns the member of this name, or of an object inside: dots lead to it. Null: there is none.
+const nlohmann::json* find_member(const nlohmann::json& object, const std::string& name);
+
 /// An object of a jsonl file, and its line.
 using JsonUse = std::function<void(const nlohmann::json& object, std::int64_t line)>;
 void read_json_lines(const std::filesystem::path& file, const TextFileOptions& options, const JsonUse& use);
