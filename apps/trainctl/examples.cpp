@@ -52,6 +52,8 @@ constexpr std::array kExamples = {
     Example{"trainctl generate runs/gpt/20261126T101500Z-1 --prompt 'Once upon a time'", "Continues a text."},
     Example{"trainctl generate runs/gpt/20261126T101500Z-1 --prompt 'To be' --greedy --max-tokens 50",
             "Always takes the most likely token."},
+    Example{"trainctl generate runs/t5/20261127T101500Z-1 --greedy --prompt 'That is good.'",
+            "Writes the target of a source text, such as its translation."},
     Example{"trainctl generate runs/chat/20261126T101500Z-1 --chat --prompt 'Who are you?'",
             "Puts the chat template around a question, and prints the answer."},
     Example{"trainctl export runs/digits/20261126T101500Z-1 --format onnx --output model.onnx",

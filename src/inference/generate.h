@@ -1,4 +1,4 @@
-// Text from a causal language model, token by token.
+// Text from a causal language model, or from an encoder-decoder, token by token.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ enum class EarlierTokens { cached, recomputed };
 
 struct GenerationRequest {
   std::vector<std::int32_t> prompt;                     // not empty; ids below the model's vocabulary
+  std::vector<std::int32_t> source{};                   // of an encoder-decoder, whose decoder begins with `prompt`
   std::int64_t max_tokens = 128;                        // of what is generated
   std::optional<std::int64_t> max_position_embeddings;  // of the prompt and what is generated; none: any
   std::int64_t vocab_size = 0;                          // ids below this are drawn

@@ -1,12 +1,17 @@
 #include "inference/generate.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 
 #include <catch2/catch.hpp>
 
+#include "../model/recorded_model.h"
 #include "core/error.h"
 #include "inference/text_stream.h"
 #include "support/published_networks.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::inference {
 namespace {
@@ -46,6 +51,48 @@ TEST_CASE("with the cache the same tokens come as without, greedy and drawn", "[
       CHECK(cached.ids.size() == 17);
       CHECK(cached.ended_by == GenerationEnd::max_tokens);
     }
+  }
+}
+
+/// Checks the tokens that our model and transformers' give for the same padded sources.
+void check_against_transformers(const PublishedNetwork& published, const std::filesystem::path& file) {
+  const auto model = random_model(published);
+  TensorMap given;
+  for (const model::NamedTensor& named : model::named_parameters(*model))
+    given["weights/" + named.name] = named.tensor.detach();
+  const std::vector<std::int64_t> lengths{9, 4, 7, 1};
+  const at::Tensor ids = at::randint(2, 61, {4, 9}, at::kLong);
+  const at::Tensor mask = at::arange(9).lt(at::tensor(lengths).unsqueeze(1)).to(at::kLong);
+  given["ids"] = ids;
+  given["key_mask"] = mask;
+  write_safetensors(file, given);
+  run_reference("transformers_t5.py", {"generate", file.string(), published.name});
+  const at::Tensor expected = read_reference(file).at("generated");  // the start, tokens, the end, padding
+  for (std::size_t row = 0; row < lengths.size(); ++row) {
+    const auto* const source = ids[static_cast<std::int64_t>(row)].const_data_ptr<std::int64_t>();
+    GenerationRequest request{.prompt = {0},
+                              .source = {source, source + lengths[row]},
+                              .max_tokens = 12,
+                              .vocab_size = 61,
+                              .end = 1,
+                              .sampling = {.temperature = 0}};
+    for (const EarlierTokens earlier : {EarlierTokens::cached, EarlierTokens::recomputed}) {
+      request.earlier = earlier;
+      const Generation generation = generate(*model, request, ignore);
+      std::vector<std::int64_t> tokens{0};
+      tokens.insert(tokens.end(), generation.ids.begin(), generation.ids.end());
+      if (generation.ended_by == GenerationEnd::end_token) tokens.push_back(1);
+      tokens.resize(static_cast<std::size_t>(expected.size(1)), 0);
+      CHECK(at::tensor(tokens).equal(expected[static_cast<std::int64_t>(row)]));
+    }
+  }
+}
+
+TEST_CASE("an encoder-decoder generates transformers' tokens, with the cache and without", "[inference][reference]") {
+  const TemporaryDirectory scratch;
+  for (const PublishedNetwork& published : encoder_decoders()) {
+    INFO(published.name);
+    check_against_transformers(published, scratch / published.name);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "dataset/chat_prompt.h"
+#include "dataset/seq2seq_prompt.h"
 #include "engine.h"
 #include "inference/generate.h"
 #include "inference/text_stream.h"
@@ -34,11 +35,16 @@ std::vector<std::int32_t> prompt_ids(const tokenizer::Tokenizer& tokenizer, cons
 struct Prompt {
   std::vector<std::int32_t> ids;
   std::optional<std::int32_t> end;
+  std::vector<std::int32_t> source{};  // of an encoder-decoder
 };
 
 Prompt prompt_of(const cli::GenerateOptions& options, const tokenizer::Tokenizer& tokenizer,
                  const dataset::SourceConfig& source) {
-  if (!options.is_question) return {prompt_ids(tokenizer, options.prompt), tokenizer.roles().end};
+  if (!options.is_question) {
+    if (std::optional<dataset::Seq2SeqPrompt> pair = dataset::seq2seq_prompt(source, tokenizer, options.prompt))
+      return {{pair->start}, tokenizer.roles().end, std::move(pair->source)};
+    return {prompt_ids(tokenizer, options.prompt), tokenizer.roles().end};
+  }
   const std::optional<dataset::ChatPrompt> prompt = dataset::chat_prompt(source, tokenizer, options.prompt);
   if (!prompt)
     throw core::Error("--chat: dataset.kind is " + std::string(source.kind()) +
@@ -53,6 +59,7 @@ inference::GenerationRequest request_of(const cli::EngineCall& call, const token
   const model::NetworkConfig& network = experiment.model.network;
   Prompt prompt = prompt_of(options, tokenizer, experiment.dataset.source);
   return {.prompt = std::move(prompt.ids),
+          .source = std::move(prompt.source),
           .max_tokens = options.max_tokens,
           .max_position_embeddings = *sizes_of(network).max_position_embeddings,
           .vocab_size = tokenizer.vocab_size(),
@@ -83,8 +90,10 @@ class Output {
                                    std::int64_t number) {
     const cli::GenerateOptions& options = call_.options<cli::GenerateOptions>();
     if (!call_.json && options.num_samples > 1) print("--- " + std::to_string(number + 1) + "\n");
-    if (!call_.json && !options.is_question) print(options.prompt);
-    inference::TextStream stream(tokenizer_, request.prompt);
+    // What an encoder-decoder writes doesn't go on from the prompt, nor does an answer.
+    const bool goes_on = !options.is_question && request.source.empty();
+    if (!call_.json && goes_on) print(options.prompt);
+    inference::TextStream stream(tokenizer_, request.source.empty() ? request.prompt : std::vector<std::int32_t>());
     std::string text;
     const auto tell = [&](const std::string& piece) {
       text += piece;
@@ -116,8 +125,9 @@ class Output {
 int run_generate(const cli::EngineCall& call) {
   const cli::GenerateOptions& options = call.options<cli::GenerateOptions>();
   const CheckpointedRun loaded = load_checkpointed_run(call, Samples::not_needed);
-  if (config::traits_of(loaded.run->experiment.task).output != model::Output::next_tokens)
-    throw core::Error("only a causal language model generates text, and task.kind is " +
+  const model::Output output_kind = config::traits_of(loaded.run->experiment.task).output;
+  if (output_kind != model::Output::next_tokens && output_kind != model::Output::target_tokens)
+    throw core::Error("only a causal language model or an encoder-decoder generates text, and task.kind is " +
                       std::string(loaded.run->experiment.task.kind()));
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = open_tokenizer(call);
   inference::GenerationRequest request = request_of(call, *tokenizer, loaded.run->experiment);
@@ -130,13 +140,14 @@ int run_generate(const cli::EngineCall& call) {
   }
   if (!call.json) return 0;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  const nlohmann::ordered_json document = {{"checkpoint", loaded.checkpoint},
-                                           {"step", loaded.run->step},
-                                           {"prompt", options.prompt},
-                                           {"num_prompt_tokens", request.prompt.size()},
-                                           {"samples", output.samples()},
-                                           {"seconds", seconds.count()},
-                                           {"tokens_per_s", static_cast<double>(num_tokens) / seconds.count()}};
+  const nlohmann::ordered_json document = {
+      {"checkpoint", loaded.checkpoint},
+      {"step", loaded.run->step},
+      {"prompt", options.prompt},
+      {"num_prompt_tokens", request.source.empty() ? request.prompt.size() : request.source.size()},
+      {"samples", output.samples()},
+      {"seconds", seconds.count()},
+      {"tokens_per_s", static_cast<double>(num_tokens) / seconds.count()}};
   std::printf("%s\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   return 0;
 }

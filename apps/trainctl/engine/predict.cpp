@@ -13,18 +13,22 @@
 #include "inference/predict.h"
 #include "prediction_inputs.h"
 #include "prediction_writer.h"
+#include "written_targets.h"
 
 namespace trainctl::engine {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+using Batch = std::vector<inference::PredictionInput>;
+/// Returns an answer for each input.
+using AnswerBatch = std::function<std::vector<Json>(const Batch& batch)>;
+
 /// Gathers inputs into batches, and writes an answer to each, in their order.
 class Predictions {
  public:
-  Predictions(train::Run& run, std::size_t batch_size, std::int64_t pad, const inference::Answers& answers,
-              PredictionWriter& writer)
-      : run_(run), batch_size_(batch_size), pad_(pad), answers_(answers), writer_(writer) {}
+  Predictions(std::size_t batch_size, AnswerBatch answer, PredictionWriter& writer)
+      : batch_size_(batch_size), answer_(std::move(answer)), writer_(writer) {}
 
   void add(NamedInput input) {
     num_usable_ += input.content ? 1 : 0;
@@ -36,7 +40,7 @@ class Predictions {
   void flush() {
     std::vector<NamedInput> inputs = std::exchange(inputs_, {});
     waiting_ = 0;
-    std::vector<inference::PredictionInput> batch;
+    Batch batch;
     for (const NamedInput& input : inputs)
       if (input.content) batch.push_back(*input.content);
     const std::vector<Json> found = answers_to(batch);
@@ -54,10 +58,10 @@ class Predictions {
 
  private:
   /// Answers a batch. If the batch fails, answers each input alone, so that only the faulty one gets an error.
-  std::vector<Json> answers_to(const std::vector<inference::PredictionInput>& batch) {
+  std::vector<Json> answers_to(const Batch& batch) {
     if (batch.empty()) return {};
     try {
-      return run(batch);
+      return answer_(batch);
     } catch (const std::exception& error) {
       if (batch.size() == 1) {
         --num_usable_;
@@ -69,33 +73,33 @@ class Predictions {
     return answers;
   }
 
-  std::vector<Json> run(const std::vector<inference::PredictionInput>& batch) {
-    const at::NoGradGuard no_grad;
-    const amp::Autocast autocast(run_.experiment.amp, run_.device);
-    model::ModelInput input = inference::collate(batch, pad_);
-    const auto here = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(run_.device) : tensor; };
-    input = {.values = here(input.values), .token_types = here(input.token_types), .key_mask = here(input.key_mask)};
-    const bool channels_last = run_.channels_last && input.values.dim() == 4;
-    if (channels_last) input.values = input.values.contiguous(at::MemoryFormat::ChannelsLast);
-    const at::Tensor outputs = run_.model->forward(input).to(at::kFloat).cpu();
-    std::vector<Json> answers;
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      at::Tensor row = outputs[static_cast<std::int64_t>(i)];
-      if (row.dim() == 2) row = row.narrow(0, 0, static_cast<std::int64_t>(batch[i].encoding.ids.size()));
-      answers.push_back(answers_.of(row, batch[i]));
-    }
-    return answers;
-  }
-
-  train::Run& run_;
   std::size_t batch_size_;
-  std::int64_t pad_;
-  const inference::Answers& answers_;
+  AnswerBatch answer_;
   PredictionWriter& writer_;
   std::vector<NamedInput> inputs_;
   std::size_t waiting_ = 0;  // of them, those for the model
   std::size_t num_usable_ = 0;
 };
+
+/// Runs the model on a batch.
+std::vector<Json> answers_of_outputs(train::Run& run, const inference::Answers& answers, std::int64_t pad,
+                                     const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  const amp::Autocast autocast(run.experiment.amp, run.device);
+  model::ModelInput input = inference::collate(batch, pad);
+  const auto here = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(run.device) : tensor; };
+  input = {.values = here(input.values), .token_types = here(input.token_types), .key_mask = here(input.key_mask)};
+  const bool channels_last = run.channels_last && input.values.dim() == 4;
+  if (channels_last) input.values = input.values.contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor outputs = run.model->forward(input).to(at::kFloat).cpu();
+  std::vector<Json> all;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    at::Tensor row = outputs[static_cast<std::int64_t>(i)];
+    if (row.dim() == 2) row = row.narrow(0, 0, static_cast<std::int64_t>(batch[i].encoding.ids.size()));
+    all.push_back(answers.of(row, batch[i]));
+  }
+  return all;
+}
 
 /// Writes masks into a directory, each under its image's name.
 class MaskFiles {
@@ -128,6 +132,21 @@ std::shared_ptr<MaskFiles> mask_files_of(const cli::PredictOptions& options, con
   return std::make_shared<MaskFiles>(options.masks);
 }
 
+/// Returns what answers a batch by the outputs of the model, as the task says.
+AnswerBatch answer_by_outputs(train::Run& run, const tokenizer::Tokenizer* tokenizer,
+                              const cli::PredictOptions& options) {
+  inference::AnswerOptions told{
+      .class_names = run.data.train->spec().class_names, .tokenizer = tokenizer, .top = options.top};
+  if (const std::shared_ptr<MaskFiles> files = mask_files_of(options, run.experiment.task))
+    told.save_mask = [files](const std::string& image, const at::Tensor& classes) {
+      return files->save(image, classes);
+    };
+  const std::shared_ptr<const inference::Answers> answers =
+      inference::make_answers(run.experiment.task, std::move(told));
+  const std::int64_t pad = tokenizer == nullptr ? 0 : tokenizer->roles().pad.value_or(0);
+  return [&run, answers, pad](const Batch& batch) { return answers_of_outputs(run, *answers, pad, batch); };
+}
+
 }  // namespace
 
 int run_predict(const cli::EngineCall& call) {
@@ -136,17 +155,15 @@ int run_predict(const cli::EngineCall& call) {
   train::Run& run = *loaded.run;
   const dataset::SampleSpec& spec = run.data.train->spec();
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = spec.vocab_size > 0 ? open_tokenizer(call) : nullptr;
-  inference::AnswerOptions told{.class_names = spec.class_names, .tokenizer = tokenizer.get(), .top = options.top};
-  if (const std::shared_ptr<MaskFiles> files = mask_files_of(options, run.experiment.task))
-    told.save_mask = [files](const std::string& image, const at::Tensor& classes) {
-      return files->save(image, classes);
-    };
-  const std::unique_ptr<inference::Answers> answers = inference::make_answers(run.experiment.task, std::move(told));
-  const std::int64_t pad = tokenizer == nullptr ? 0 : tokenizer->roles().pad.value_or(0);
   const std::int64_t batch_size =
       options.batch_size > 0 ? options.batch_size : run.experiment.dataset.samples_per_batch();
+  const bool writes_targets =
+      options.masks.empty() && config::traits_of(run.experiment.task).output == model::Output::target_tokens;
+  const AnswerBatch answer = writes_targets
+                                 ? [&](const Batch& batch) { return written_targets(run, *tokenizer, batch); }
+                                 : answer_by_outputs(run, tokenizer.get(), options);
   PredictionWriter writer(options.format == "csv" ? PredictionFormat::csv : PredictionFormat::jsonl, options.output);
-  Predictions predictions(run, static_cast<std::size_t>(batch_size), pad, *answers, writer);
+  Predictions predictions(static_cast<std::size_t>(batch_size), answer, writer);
   read_inputs(loaded, options.inputs, tokenizer.get(), [&](NamedInput input) { predictions.add(std::move(input)); });
   predictions.flush();
   if (predictions.num_usable() > 0) return core::kExitDone;
