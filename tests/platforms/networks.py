@@ -28,6 +28,8 @@ PHOTOS = ("{kind: image_folder, train: photos, eval: photos, batch_size: 16, num
           "transforms: [{kind: center_crop, size: 16}, {kind: normalize, mean: [0.5], std: [0.25]}]}")
 TEXTS = ("{kind: text_classification, train: {files: [texts.jsonl]}, eval: {files: [texts.jsonl]}, tokenizer: bytes, max_length: 32, batch_size: 8, num_workers: 1, "
          "cache_dir: cache}")
+PAIRS = ("{kind: text_seq2seq, train: {files: [texts.jsonl], source: text, target: label}, eval: {files: [texts.jsonl], source: text, target: label}, "
+         "tokenizer: bytes, max_source_length: 32, max_target_length: 5, batch_size: 8, num_workers: 1, cache_dir: cache}")
 TOKENS = "{kind: synthetic_tokens, num_samples: 16, num_eval_samples: 4, seq_len: 32, vocab_size: VOCABULARY, batch_size: 4, num_workers: 1}"
 # BatchNorm over four values, as in the last stage of a ResNet on images of 8 pixels, makes rounding errors of an update large.
 SHORT_STEPS = "{kind: sgd, lr: 1e-5, clip_norm: 1.0}"
@@ -73,6 +75,7 @@ NETWORKS = {
     "llama": Network(f"{{kind: llama, num_key_value_heads: 2, intermediate_size: 256, {TRANSFORMER}}}", tokens(600), "causal_lm"),
     "bert": Network(f"{{kind: bert, num_classes: 2, intermediate_size: 256, {TRANSFORMER}}}", TEXTS),
     "lstm": Network("{kind: lstm, hidden_size: 64, num_layers: 2, tie_embeddings: true}", tokens(600), "causal_lm"),
+    "t5": Network("{kind: t5, hidden_size: 64, num_layers: 1, num_heads: 4, intermediate_size: 256}", PAIRS, "seq2seq_lm"),
     "fasttext": Network("{kind: fasttext, embedding_size: 32, num_buckets: 5000, num_classes: 2}", TEXTS),
     "torchscript": Network("{kind: torchscript, path: net.pt}", IMAGES),
     "layers": Network(f"{{kind: layers, layers: [{LAYERS}]}}", IMAGES),
