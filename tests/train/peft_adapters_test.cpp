@@ -22,7 +22,7 @@ namespace {
 using namespace testing;  // NOLINT
 namespace fs = std::filesystem;
 
-constexpr double kMost = 1e-6;  // of the largest logit, in double precision
+constexpr double kMostOff = 1e-6;  // of the largest logit, in double precision
 
 /// A network of published_networks() with adapters, as tests/reference/peft_adapters.py has it.
 struct AdapterCase {
@@ -49,28 +49,28 @@ std::vector<AdapterCase> adapter_cases() {
           {"electra_mlm", {"key", "value"}}};
 }
 
-PublishedNetwork network_of(const std::string& name) {
+PublishedNetwork adapted_network(const std::string& name) {
   for (PublishedNetwork& published : published_networks())
     if (published.name == name) return published;
   throw std::logic_error("no network " + name);
 }
 
-model::ModelConfig config_of(const AdapterCase& one) {
-  return {.network = network_of(one.name).network,
+model::ModelConfig adapted_config(const AdapterCase& one) {
+  return {.network = adapted_network(one.name).network,
           .lora = model::LoraConfig{.rank = one.rank,
                                     .alpha = one.scale * static_cast<double>(one.rank),
                                     .dropout = 0.1,
                                     .target_modules = one.target_modules}};
 }
 
-std::unique_ptr<model::Model> built(const model::ModelConfig& config, const model::InputSpec& input) {
+std::unique_ptr<model::Model> built_adapted(const model::ModelConfig& config, const model::InputSpec& input) {
   std::unique_ptr<model::Model> model = model::build(config, input);
   model::materialize(*model, at::kCPU, 1, /*channels_last=*/false);
   model->set_training(false);
   return model;
 }
 
-std::string load(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input) {
+std::string load_adapted(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input) {
   std::vector<tracking::Notice> notices;
   load_initial_weights(model, config, input, notices);
   REQUIRE(notices.size() == 1);
@@ -85,13 +85,13 @@ at::Tensor double_logits(model::Model& model, const at::Tensor& inputs) {
   return logits_of(model, inputs.is_floating_point() ? inputs.to(at::kDouble) : inputs);
 }
 
-void fill(model::Model& model, bool trainable_alone) {
+void fill_adapted(model::Model& model, bool trainable_alone) {
   const at::NoGradGuard no_grad;
   for (const model::NamedTensor& named : model::named_parameters(model))
     if (!trainable_alone || named.tensor.requires_grad()) named.tensor.copy_(at::randn(named.tensor.sizes()).mul(0.3));
 }
 
-at::Tensor some_inputs(const PublishedNetwork& published) {
+at::Tensor adapter_inputs(const PublishedNetwork& published) {
   std::vector<std::int64_t> shape = published.input.shape;
   shape.insert(shape.begin(), 2);
   return shape.size() == 4 ? at::randn(shape) : at::randint(2, 61, {2, 11}, at::kLong);
@@ -99,30 +99,30 @@ at::Tensor some_inputs(const PublishedNetwork& published) {
 
 /// Writes a base, and the adapters of a run that began with it, with inputs and logits for peft to compare.
 void export_with_reference(const AdapterCase& one, const fs::path& directory) {
-  const PublishedNetwork published = network_of(one.name);
-  model::ModelConfig config = config_of(one);
+  const PublishedNetwork published = adapted_network(one.name);
+  model::ModelConfig config = adapted_config(one);
   const pretrained::ModelInfo facts =
-      pretrained::model_info_of(*built({.network = config.network}, published.input), published.input.shape);
-  const auto base = built({.network = config.network}, published.input);
-  fill(*base, /*trainable_alone=*/false);
+      pretrained::model_info_of(*built_adapted({.network = config.network}, published.input), published.input.shape);
+  const auto base = built_adapted({.network = config.network}, published.input);
+  fill_adapted(*base, /*trainable_alone=*/false);
   pretrained::export_weights(*base, config.network, facts, {.directory = directory / "base"});
   config.init_from = (directory / "base").string();
-  const auto model = built(config, published.input);
-  load(*model, config, published.input);
-  fill(*model, /*trainable_alone=*/true);
+  const auto model = built_adapted(config, published.input);
+  load_adapted(*model, config, published.input);
+  fill_adapted(*model, /*trainable_alone=*/true);
   const pretrained::ExportedAdapters exported = pretrained::export_adapters(
       *model, config, facts, {.directory = directory / "adapter", .base = directory / "base"});
   CHECK(exported.base == directory / "base");
   CHECK(exported.files.size() == 2);
 
-  const at::Tensor inputs = some_inputs(published);
+  const at::Tensor inputs = adapter_inputs(published);
   model::ModelConfig read = pretrained::with_adapters_of(config, directory / "adapter");
-  const auto again = built(read, published.input);
-  load(*again, read, published.input);
+  const auto again = built_adapted(read, published.input);
+  load_adapted(*again, read, published.input);
   const at::Tensor logits = double_logits(*model, inputs);
   checkpoint::write_safetensors(directory / "reference.safetensors", {{"inputs", inputs}, {"logits", logits}}, {},
                                 core::Durability::process);
-  CHECK(relative_difference(double_logits(*again, inputs), logits) <= kMost);
+  CHECK(relative_difference(double_logits(*again, inputs), logits) <= kMostOff);
 }
 
 }  // namespace
@@ -142,58 +142,58 @@ TEST_CASE("adapters of peft give its logits here, apart and merged", "[train][re
   run_reference("peft_adapters.py", {"save", scratch.path().string()});
   for (const AdapterCase& one : adapter_cases()) {
     INFO(one.name);
-    const PublishedNetwork published = network_of(one.name);
-    model::ModelConfig config = config_of(one);
+    const PublishedNetwork published = adapted_network(one.name);
+    model::ModelConfig config = adapted_config(one);
     config.init_from = (scratch / one.name / "base").string();
     config.lora->init_from = (scratch / one.name / "adapter").string();
     config.init_policy = model::InitPolicy::strict;
-    const auto model = built(config, published.input);
-    const std::string notice = load(*model, config, published.input);
+    const auto model = built_adapted(config, published.input);
+    const std::string notice = load_adapted(*model, config, published.input);
     CHECK_THAT(notice, Catch::Contains("with adapters from") && !Catch::Contains("newly"));
     const auto reference = checkpoint::read_safetensors(scratch / one.name / "reference.safetensors");
     const at::Tensor apart = double_logits(*model, reference.at("inputs"));
-    CHECK(relative_difference(apart, reference.at("logits")) <= kMost);
+    CHECK(relative_difference(apart, reference.at("logits")) <= kMostOff);
     model::merge_adapters(*model);
-    CHECK(relative_difference(double_logits(*model, reference.at("inputs")), reference.at("logits")) <= kMost);
+    CHECK(relative_difference(double_logits(*model, reference.at("inputs")), reference.at("logits")) <= kMostOff);
   }
 }
 
 TEST_CASE("a run without a published base writes one beside its adapters", "[train]") {
   const TemporaryDirectory scratch;
   const AdapterCase one{"gpt2", {"c_attn"}};
-  const PublishedNetwork published = network_of(one.name);
-  const model::ModelConfig config = config_of(one);
-  const auto model = built(config, published.input);
-  fill(*model, /*trainable_alone=*/false);
+  const PublishedNetwork published = adapted_network(one.name);
+  const model::ModelConfig config = adapted_config(one);
+  const auto model = built_adapted(config, published.input);
+  fill_adapted(*model, /*trainable_alone=*/false);
   const pretrained::ModelInfo facts = pretrained::model_info_of(*model, published.input.shape);
   const auto exported = pretrained::export_adapters(*model, config, facts, {.directory = scratch / "out"});
   CHECK(exported.base == scratch / "out" / "base_model");
   const model::ModelConfig read = pretrained::with_adapters_of(config, scratch / "out");
-  const auto again = built(read, published.input);
-  load(*again, read, published.input);
-  const at::Tensor inputs = some_inputs(published);
+  const auto again = built_adapted(read, published.input);
+  load_adapted(*again, read, published.input);
+  const at::Tensor inputs = adapter_inputs(published);
   CHECK(double_logits(*again, inputs).equal(double_logits(*model, inputs)));
 }
 
 namespace {
 
 /// Returns the error of loading adapters of gpt2 whose adapter_config.json is changed.
-std::string failure(const nlohmann::json& changes, const AdapterCase& wanted) {
+std::string adapter_failure(const nlohmann::json& changes, const AdapterCase& wanted) {
   const TemporaryDirectory scratch;
   const AdapterCase written{"gpt2", {"c_attn"}, 4, 1.5};
-  const PublishedNetwork published = network_of("gpt2");
-  model::ModelConfig config = config_of(written);
-  const auto model = built(config, published.input);
+  const PublishedNetwork published = adapted_network("gpt2");
+  model::ModelConfig config = adapted_config(written);
+  const auto model = built_adapted(config, published.input);
   pretrained::export_adapters(*model, config, pretrained::model_info_of(*model, published.input.shape),
                               {.directory = scratch.path()});
   auto json = nlohmann::json::parse(core::read_file(scratch / "adapter_config.json"));
   if (!changes.is_null()) json.update(changes);
   core::write_file_atomically(scratch / "adapter_config.json", json.dump());
-  config = config_of(wanted);
+  config = adapted_config(wanted);
   config.init_from = (scratch / "base_model").string();
   config.lora->init_from = scratch.path().string();
   try {
-    load(*built(config, published.input), config, published.input);
+    load_adapted(*built_adapted(config, published.input), config, published.input);
   } catch (const core::Error& error) {
     return error.text();
   }
@@ -205,27 +205,29 @@ std::string failure(const nlohmann::json& changes, const AdapterCase& wanted) {
 TEST_CASE("adapters that don't fit are refused with what differs", "[train]") {
   using Catch::Contains;
   const AdapterCase same{"gpt2", {"c_attn"}};
-  CHECK(failure({}, same).empty());
-  CHECK_THAT(failure({}, {"gpt2", {"c_attn"}, 8, 1.5}),
+  CHECK(adapter_failure({}, same).empty());
+  CHECK_THAT(adapter_failure({}, {"gpt2", {"c_attn"}, 8, 1.5}),
              Contains("attn.c_attn.lora_A.weight: [4, 32] in the file, [8, 32] in the model"));
-  CHECK_THAT(failure({}, {"gpt2", {"c_attn"}, 4, 2}), Contains("scaled by 1.5 (lora_alpha, r), and here by 2"));
-  CHECK_THAT(failure({}, {"gpt2", {"c_attn", "c_fc"}}), Contains("mlp.c_fc.lora_A.weight: missing in the file"));
-  CHECK_THAT(failure({}, {"gpt2", {"c_fc"}}), Contains("c_attn.lora_A.weight: in the file, but not in the model"));
-  CHECK_THAT(failure({{"use_dora", true}}, same), Contains("use_dora true: ") && Contains("DoRA"));
-  CHECK_THAT(failure({{"bias", "all"}}, same), Contains("bias \"all\""));
-  CHECK_THAT(failure({{"peft_type", "LOHA"}}, same), Contains("expected LORA"));
-  CHECK_THAT(failure({{"rank_pattern", {{"c_attn", 2}}}}, same), Contains("rank_pattern"));
-  CHECK_THAT(failure({{"init_lora_weights", "pissa"}}, same), Contains("changes the weights of the base"));
-  CHECK_THAT(failure({{"some_later_feature", 3}}, same), Contains("some_later_feature 3"));
-  CHECK_THAT(failure({{"r", "four"}}, same), Contains("another type"));
+  CHECK_THAT(adapter_failure({}, {"gpt2", {"c_attn"}, 4, 2}), Contains("scaled by 1.5 (lora_alpha, r), and here by 2"));
+  CHECK_THAT(adapter_failure({}, {"gpt2", {"c_attn", "c_fc"}}),
+             Contains("mlp.c_fc.lora_A.weight: missing in the file"));
+  CHECK_THAT(adapter_failure({}, {"gpt2", {"c_fc"}}),
+             Contains("c_attn.lora_A.weight: in the file, but not in the model"));
+  CHECK_THAT(adapter_failure({{"use_dora", true}}, same), Contains("use_dora true: ") && Contains("DoRA"));
+  CHECK_THAT(adapter_failure({{"bias", "all"}}, same), Contains("bias \"all\""));
+  CHECK_THAT(adapter_failure({{"peft_type", "LOHA"}}, same), Contains("expected LORA"));
+  CHECK_THAT(adapter_failure({{"rank_pattern", {{"c_attn", 2}}}}, same), Contains("rank_pattern"));
+  CHECK_THAT(adapter_failure({{"init_lora_weights", "pissa"}}, same), Contains("changes the weights of the base"));
+  CHECK_THAT(adapter_failure({{"some_later_feature", 3}}, same), Contains("some_later_feature 3"));
+  CHECK_THAT(adapter_failure({{"r", "four"}}, same), Contains("another type"));
 }
 
 TEST_CASE("an embedding that the output layer shares can't be exported beside adapters", "[train]") {
   const TemporaryDirectory scratch;
-  const PublishedNetwork published = network_of("gpt2");
-  model::ModelConfig config = config_of({"gpt2", {"c_attn"}});
+  const PublishedNetwork published = adapted_network("gpt2");
+  model::ModelConfig config = adapted_config({"gpt2", {"c_attn"}});
   config.lora->modules_to_save = std::vector<std::string>{"wte"};
-  const auto model = built(config, published.input);
+  const auto model = built_adapted(config, published.input);
   CHECK_THROWS_WITH(
       pretrained::export_adapters(*model, config, pretrained::model_info_of(*model, published.input.shape),
                                   {.directory = scratch / "out"}),
