@@ -61,7 +61,9 @@ TEST_CASE("pairs are read with a prompt of their own, or from two conversations 
   const Json good{{"role", "assistant"}, {"content", "Hello!"}};
   const Json bad{{"role", "assistant"}, {"content", "What?"}};
   const Json implicit{{"chosen", {user, good}}, {"rejected", {user, bad}}};
-  for (const std::string& line : {pair_of("Hi", "Hello!", "What?"), pair_of({user}, {good}, {bad}), implicit.dump()}) {
+  for (const std::string& line :
+       {pair_of("Hi", "Hello!", "What?"), pair_of(Json::array({user}), Json::array({good}), Json::array({bad})),
+        implicit.dump()}) {
     const auto [chosen, rejected] = read_preference(line, "pairs.jsonl:1");
     CHECK(chosen.messages == Json{user, good});
     CHECK(rejected.messages == Json{user, bad});
