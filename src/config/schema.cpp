@@ -170,9 +170,10 @@ class SchemaWriter {
     const std::string key(owner.choice->limits.unless);
     Json schema = open_object();
     schema["title"] = "kind from " + key;
-    schema["required"].push_back(key);
     schema["not"] = {{"required", Json::array({"kind"})}};
     add_keys(owner, path, schema);
+    Json& required = schema["required"];
+    if (std::find(required.begin(), required.end(), key) == required.end()) required.push_back(key);
     return schema;
   }
 

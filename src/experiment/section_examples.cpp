@@ -34,6 +34,11 @@ train: {epochs: 4}
 )"},
     {"task", R"(task: {kind: classification, label_smoothing: 0.1, class_weighting: balanced}
 )"},
+    {"distillation", R"(distillation:
+  teacher: {kind: cnn, channels: [64, 128], init_from: weights/teacher.safetensors}
+  temperature: 4
+  weight: 0.7                        # the rest is the task's own loss
+)"},
     {"optimizer", R"(optimizer:
   kind: sgd
   lr: 0.1

@@ -134,7 +134,7 @@ TEST_CASE("sets of the data are apart", "[experiment]") {
             .find("dataset.eval_fraction: the fold is the evaluation set; expected 0, got 0.1") != std::string::npos);
   CHECK(with_dataset("{kind: synthetic_images, fold: {}}")
             .find("synthetic_images has no folds; expected idx, cifar10, cifar100, text_classification, text_seq2seq, "
-                  "table, image_folder, chat or segmentation_folder") != std::string::npos);
+                  "table, image_folder, chat, segmentation_folder or preference") != std::string::npos);
 }
 
 TEST_CASE("a task without a kind takes that of the dataset's targets", "[experiment]") {

@@ -30,7 +30,7 @@ Config small() {
 
 /// Returns the FLOPs of a forward pass by the table, which counts half of causal attention. The closed form counts all
 /// of it, as is usual for the utilization of models.
-double forward_flops(model::Model& model, const at::Tensor& input, bool is_causal) {
+double forward_flops(model::Model& model, const model::ModelInput& input, bool is_causal) {
   const at::NoGradGuard no_grad;
   roofline::OperationRecorder recorder;
   model.forward(input);
@@ -55,7 +55,9 @@ void check_flops() {
   const at::Tensor input =
       takes_tokens ? at::zeros({kBatch, 16}, floats.dtype(at::kLong)) : at::zeros({kBatch, 3, 32, 32}, floats);
   const double expected = static_cast<double>(kBatch) * network->flops_per_sample();
-  CHECK(forward_flops(*network, input, is_causal) == Approx(expected).epsilon(1e-9));
+  model::ModelInput whole{.values = input};
+  if (std::same_as<Config, model::T5Config>) whole.decoder_values = input;
+  CHECK(forward_flops(*network, whole, is_causal) == Approx(expected).epsilon(1e-9));
 }
 
 /// A scripted module has no closed form, and says so by 0.
