@@ -49,12 +49,16 @@ void check_output(Checked& c, const model::NetworkConfig& teacher) {
 
 /// A loss that is divided by the weights of classes has no place for a part without them.
 void check_weights(Checked& c) {
-  const std::string message = "the teacher's part of the loss counts each sample as one; leave the weights out";
-  if (const auto* const task = c.experiment.task.get_if<task::ClassificationConfig>())
-    if (!task->class_weights.empty() || task->class_weighting != task::ClassWeighting::none)
-      c.report({task->weight_key(), "distillation"}, message);
-  if (const auto* const task = c.experiment.task.get_if<task::SemanticSegmentationConfig>())
-    if (!task->class_weights.empty()) c.report({"task.class_weights", "distillation"}, message);
+  c.experiment.task.visit([&](const auto& one) {
+    std::string key;  // that gives weights; "": none does
+    if constexpr (requires { one.class_weights; })
+      if (!one.class_weights.empty()) key = "task.class_weights";
+    if constexpr (requires { one.class_weighting; })
+      if (one.class_weighting != task::ClassWeighting::none) key = one.weight_key();
+    if (!key.empty())
+      c.report({key, "distillation"},
+               "the teacher's part of the loss counts each sample as one; leave the weights out");
+  });
 }
 
 /// Reports ranks that have a part of what a frozen network gives as a whole.
@@ -69,24 +73,29 @@ void check_ranks(Checked& c, const char* key) {
 }
 
 void check_reference(Checked& c) {
-  const auto* const dpo = c.experiment.task.get_if<task::DpoConfig>();
-  if (dpo == nullptr) return;
-  if (!dpo->reference && !c.experiment.model.init_from)
-    c.report({"task.kind", "model.init_from", "task.reference"},
-             "dpo compares with the network that training starts from; set model.init_from to its weights");
-  check_ranks(c, "task.kind");
+  c.experiment.task.visit([&](const auto& one) {
+    if constexpr (requires { one.reference; }) {
+      if (!one.reference && !c.experiment.model.init_from)
+        c.report({"task.kind", "model.init_from", "task.reference"},
+                 std::string(one.kind) +
+                     " compares with the network that training starts from; set model.init_from to its weights");
+      check_ranks(c, "task.kind");
+    }
+  });
 }
 
 /// Reports what logits of samples aren't for.
 void check_logits(Checked& c) {
-  const auto* const task = c.experiment.task.get_if<task::ClassificationConfig>();
-  if (task == nullptr)
+  if (config::traits_of(c.experiment.task).output != model::Output::per_sample)
     return c.report({"distillation.logits", "task.kind"},
                     "logits are stored for classification; give distillation.teacher for task " +
                         std::string(c.experiment.task.kind()));
-  if (task->mixup > 0 || task->cutmix > 0)
-    c.report({"distillation.logits", "task.mixup", "task.cutmix"},
-             "stored logits are of whole samples, and mixup and cutmix blend two; give distillation.teacher");
+  c.experiment.task.visit([&](const auto& one) {
+    if constexpr (requires { one.mixup + one.cutmix; })
+      if (one.mixup > 0 || one.cutmix > 0)
+        c.report({"distillation.logits", "task.mixup", "task.cutmix"},
+                 "stored logits are of whole samples, and mixup and cutmix blend two; give distillation.teacher");
+  });
 }
 
 void check_teacher(Checked& checked) {

@@ -111,10 +111,14 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples sampl
     experiment.device.kind = runtime::DeviceKind::cpu;
     experiment.amp = {};
   }
-  if (auto* const dpo = std::get_if<task::DpoConfig>(&experiment.task.value)) {
-    if (!dpo->reference) dpo->reference = experiment.model.init_from;
-    if (samples == Samples::not_needed) dpo->reference = std::nullopt;
-  }
+  std::visit(
+      [&](auto& task) {
+        if constexpr (requires { task.reference; }) {
+          if (!task.reference) task.reference = experiment.model.init_from;
+          if (samples == Samples::not_needed) task.reference = std::nullopt;
+        }
+      },
+      experiment.task.value);
   experiment.model.init_from = std::nullopt;  // the checkpoint has all weights
   experiment.distillation = std::nullopt;     // training alone asks a teacher
   if (auto* zero = std::get_if<distributed::ZeroConfig>(&experiment.distributed.how.value))

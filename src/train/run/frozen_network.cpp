@@ -71,9 +71,9 @@ task::TeacherPtr load_teacher(const task::DistillationConfig& config, model::Mod
 }
 
 /// Returns the reference in evaluation mode; null if no weights are named.
-std::shared_ptr<model::Model> load_reference(const task::DpoConfig& config, const model::ModelConfig& model,
+std::shared_ptr<model::Model> load_reference(const std::optional<std::string>& named, const model::ModelConfig& model,
                                              const dataset::SampleSpec& spec, const FrozenPlace& place) {
-  const std::optional<std::string>& path = config.reference ? config.reference : model.init_from;
+  const std::optional<std::string>& path = named ? named : model.init_from;
   if (!path) return nullptr;
   std::shared_ptr<model::Model> network =
       load_frozen({.network = model.network, .init_from = path, .init_policy = model.init_policy},
@@ -89,8 +89,10 @@ task::Companions load_companions(const experiment::Experiment& experiment, model
                                  const dataset::Datasets& data, const FrozenPlace& place) {
   task::Companions companions;
   if (experiment.distillation) companions.teacher = load_teacher(*experiment.distillation, student, data, place);
-  if (const auto* const dpo = experiment.task.get_if<task::DpoConfig>())
-    companions.reference = load_reference(*dpo, experiment.model, data.train->spec(), place);
+  experiment.task.visit([&](const auto& task) {
+    if constexpr (requires { task.reference; })
+      companions.reference = load_reference(task.reference, experiment.model, data.train->spec(), place);
+  });
   return companions;
 }
 
