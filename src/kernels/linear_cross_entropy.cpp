@@ -231,7 +231,7 @@ struct RowsToRepeat final : torch::CustomClassHolder {
   explicit RowsToRepeat(Inputs rows) : inputs(std::move(rows)) {}
 
   Inputs inputs;
-  // Of the gradients; none: not needed.
+  // The types of the gradients; none where one is not needed.
   std::optional<at::ScalarType> hidden;
   std::optional<at::ScalarType> weight;
   bool bias = false;

@@ -49,7 +49,7 @@ struct SequenceContext {
                                         // all]; in the place of `mask` attention has it and `documents`
   at::Tensor documents{};               // with ranks: int64 [B, T of all]; undefined: one a row
   at::Tensor position_bias{};           // [1, H, T, S], added to attention's scores; undefined: nothing is added
-  // Of an encoder-decoder:
+  // These are of an encoder-decoder.
   std::int64_t source_length = 0;  // tokens of each row's source, padding included
   at::Tensor decoder_ids{};        // int64 [B, T]
   at::Tensor source_buckets{};     // int64 [S, S]: bucket_numbers() (layers/relative_position.h)

@@ -12,11 +12,10 @@
 namespace trainctl::task {
 
 model::ModelInput whole_input(const model::ModelInput& input) {
-  return {.values = input.values,
-          .token_types = input.token_types,
-          .key_mask = input.key_mask,
-          .documents = input.documents,
-          .decoder_values = input.decoder_values};
+  model::ModelInput whole = input;
+  whole.blocks = {};
+  whole.hidden = at::Tensor();
+  return whole;
 }
 
 Teacher::Teacher(std::unique_ptr<model::Model> network, const DistillationConfig& config)
