@@ -163,6 +163,8 @@ using Event = std::variant<RunStarted, StepLogged, BatchTaken, Progress, Evaluat
 class Sink {
  public:
   virtual ~Sink() = default;
+  /// A Trainer's sink may be called by two threads at once: CheckpointSaved comes from the thread that writes the
+  /// checkpoint. A Tracker calls its members one at a time.
   virtual void on(const Event& event) = 0;
 };
 

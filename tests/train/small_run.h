@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "support/temporary_directory.h"
@@ -31,18 +32,25 @@ inline std::unique_ptr<train::Run> build_run(const experiment::Experiment& exper
   return train::build(experiment, notices);
 }
 
-/// Remembers everything it hears.
+/// Remembers everything it hears, also from the thread that writes a checkpoint.
 class EventLog final : public tracking::Sink {
  public:
-  void on(const tracking::Event& event) override { events.push_back(event); }
+  void on(const tracking::Event& event) override {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(event);
+  }
   template <class T>
   std::vector<T> all() const {
+    const std::lock_guard lock(mutex_);
     std::vector<T> found;
-    for (const tracking::Event& event : events)
+    for (const tracking::Event& event : events_)
       if (const T* one = std::get_if<T>(&event)) found.push_back(*one);
     return found;
   }
-  std::vector<tracking::Event> events;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<tracking::Event> events_;
 };
 
 /// Every parameter and buffer, copied.
