@@ -1,6 +1,7 @@
 # `cmake --install BUILD --prefix P` gives a prefix that can be moved, complete but for LibTorch:
 #   P/bin/trainctl
 #   P/lib/trainctl/   the engine, the CUDA library, and copies of what they need that not every system has
+#   P/include/trainctl, P/lib/cmake/trainctl   what plug-ins are built with
 #   P/share/trainctl/configs   P/share/man/man1   completion for bash, zsh and fish where they look
 # With `--component tests`: P/bin/test_*, for scripts/gpu_check.sh on a machine that builds nothing.
 include_guard()
@@ -36,6 +37,13 @@ if(TARGET trainctl)
   install(FILES ${completion}/trainctl.fish DESTINATION share/fish/vendor_completions.d)
 endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION share/trainctl FILES_MATCHING PATTERN "*.yaml" PATTERN "schema.json")
+
+# For plug-ins: find_package(trainctl).
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/src/ DESTINATION include/trainctl FILES_MATCHING PATTERN "*.h" PATTERN "cuda" EXCLUDE)
+install(FILES ${CMAKE_SOURCE_DIR}/src/plugin/abi.cpp DESTINATION include/trainctl/plugin)
+install(FILES ${CMAKE_BINARY_DIR}/generated/plugin_abi.h DESTINATION include/trainctl)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/trainctl-config.cmake.in ${CMAKE_BINARY_DIR}/generated/trainctl-config.cmake @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/generated/trainctl-config.cmake DESTINATION lib/cmake/trainctl)
 
 if(TRAINCTL_TESTS)
   get_property(tests DIRECTORY ${CMAKE_SOURCE_DIR}/tests PROPERTY BUILDSYSTEM_TARGETS)

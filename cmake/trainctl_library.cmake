@@ -6,7 +6,7 @@
 function(trainctl_library name)
   cmake_parse_arguments(LIB "TORCH" "" "DEPENDS;LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/(cuda|mpi|parquet)/")  # libraries of their own, loaded when they are needed
+  list(FILTER sources EXCLUDE REGEX "/(cuda|mpi|parquet)/|/plugin/abi.cpp$")  # libraries of their own, loaded when they are needed
   set(scope PUBLIC)
   if(sources)
     add_library(trainctl_${name} STATIC ${sources})

@@ -3,7 +3,7 @@
 
 - A folder includes itself and the folders in its DEPENDS; the graph has no cycle.
 - From another folder one includes its config.h, its front door (folder/folder.h), and the headers listed in PUBLIC.
-- experiment and the front also include every section's config.h, which in turn never sees LibTorch.
+- experiment, plugin and the front also include every section's config.h, which in turn never sees LibTorch.
 - Libraries without TORCH, config.h files and the front (apps/trainctl/*.cpp) include no LibTorch header.
 - Within a folder, sub-folders are layers too: at each level, the graph of its sub-folders and its own files has no cycle.
 - Tests see what their folder sees, and all of their own folder.
@@ -32,7 +32,7 @@ PUBLIC = {
     "pipeline": ["operations.h", "schedule.h", "timeline.h"],
     "dataset": ["calibration.h", "chat_prompt.h", "description.h", "first_rows.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "batch_spec.h", "prepare.h", "seq2seq_prompt.h", "shown_sample.h", "shown_text.h", "sources.h"],
     "model": ["deferred_weight_gradients.h", "layer.h", "adapter_json.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "llama_families.h", "llama_json.h", "lora.h", "placement.h", "sequence.h", "traits.h"],
-    "task": ["examples.h", "micro_batch.h"],
+    "task": ["examples.h", "metric.h", "micro_batch.h"],
     "optimizer": ["schedule.h"],
     "distributed": ["kinds.h"],
     "checkpoint": ["average.h", "gather_texts.h", "node_snapshots.h", "safetensors.h"],
@@ -44,6 +44,7 @@ PUBLIC = {
     "inference": ["generate.h", "predict.h", "text_stream.h"],
     "exporters": ["export_graph.h", "gguf/export_gguf.h", "graph_model.h", "model_card.h", "package/serving.h", "signature.h", "tensorrt.h"],
     "experiment": ["*"],
+    "plugin": ["abi.h", "command.h", "load.h"],
     "compare": ["curve.h", "evaluation_file.h", "record_json.h", "report.h", "run_record.h", "runs.h", "text_table.h"],
     "runs": ["clean.h", "run_lock.h"],
     "train": ["loop/coordinate_check.h", "loop/device_feed.h", "loop/evaluate.h", "loop/logits_of_samples.h", "loop/prediction_log.h", "loop/profile_loop.h", "loop/step.h", "loop/stop_signal.h", "loop/trainer.h", "profile/profile.h", "run/initial_weights.h", "run/provenance.h", "run/replicas.h", "run/restore.h", "run/run.h", "run/stored_logits.h", "run/run_directory.h"],
@@ -126,7 +127,7 @@ def check_file(graph, path, own, visible, torch):
         folder, slash, rest = header.partition("/")
         if not slash or folder not in graph or folder == own:
             continue
-        if own in ("experiment", "") and (rest == "config.h" or rest in BESIDE_CONFIG.get(folder, [])):
+        if own in ("experiment", "plugin", "") and (rest == "config.h" or rest in BESIDE_CONFIG.get(folder, [])):
             continue
         if folder not in visible:
             yield f"{where}: includes {header}, but {folder} is not among the dependencies"

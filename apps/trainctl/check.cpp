@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "engine_call.h"
 #include "experiment/load.h"
+#include "load_plugin.h"
 
 namespace trainctl::cli {
 namespace {
@@ -24,7 +25,7 @@ struct CheckRequest {
 /// coordinates.
 std::vector<core::Problem> problems_of(const std::string& config, const CheckRequest& options, int& result) {
   try {
-    experiment::LoadedExperiment loaded = experiment::load_experiment(config, options.sets);
+    experiment::LoadedExperiment loaded = experiment::load_experiment(config, options.sets, load_plugin);
     if (!options.file_only)
       result = call_engine({.command = options.engine, .loaded = std::move(loaded), .show = Show::warnings});
     return {};

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "load_plugin.h"
 #include "wrong_use.h"
 
 namespace trainctl::cli {
@@ -59,7 +60,8 @@ std::string network_name(cluster::Tables& tables, const std::string& network) {
 
 int plan_cluster(const ExperimentOptions& experiment, const PlanOptions& plan, const ClusterPlanOptions& options,
                  bool json) {
-  const experiment::LoadedExperiment loaded = experiment::load_experiment(experiment.config, experiment.sets);
+  const experiment::LoadedExperiment loaded =
+      experiment::load_experiment(experiment.config, experiment.sets, load_plugin);
   cluster::Tables tables = cluster::builtin_tables();
   const cluster::Cluster machines = cluster_for(plan, options, tables);
   const cluster::Transformer model = transformer_of(loaded);

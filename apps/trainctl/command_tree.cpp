@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "examples.h"
+#include "plugin_commands.h"
 
 namespace trainctl::cli {
 namespace {
@@ -52,6 +53,7 @@ void add_commands(CLI::App& app, Action& action) {
     if (declared) sub->final_callback([&action, declared] { action = declared; });
     add_examples(*sub);
   }
+  add_plugin_commands(app, action);
 }
 
 }  // namespace trainctl::cli

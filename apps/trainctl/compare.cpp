@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "load_plugin.h"
 #include "measured_process.h"
 #include "run_experiment.h"
 #include "wrong_use.h"
@@ -56,7 +57,8 @@ void measure(const CompareOptions& options, compare::AblationReport& report) {
 }
 
 compare::AblationReport ablate(const CompareOptions& options) {
-  const experiment::LoadedExperiment loaded = experiment::load_experiment(options.paths.front(), options.sets);
+  const experiment::LoadedExperiment loaded =
+      experiment::load_experiment(options.paths.front(), options.sets, load_plugin);
   const auto convolutions = config::traits_of(loaded.experiment.model.network).has_convolutions
                                 ? compare::Convolutions::some
                                 : compare::Convolutions::none;

@@ -13,6 +13,7 @@
 #include "engine_call.h"
 #include "experiment/describe.h"
 #include "experiment/load.h"
+#include "load_plugin.h"
 #include "wrong_use.h"
 
 namespace trainctl::cli {
@@ -28,7 +29,8 @@ void add_show(CLI::App& app) {
   const auto options = std::make_shared<ExperimentOptions>();
   add_experiment_options(*show, *options);
   show->final_callback([options] {
-    const experiment::LoadedExperiment loaded = experiment::load_experiment(options->config, options->sets);
+    const experiment::LoadedExperiment loaded =
+        experiment::load_experiment(options->config, options->sets, load_plugin);
     print(config::emit(loaded.node, config::Comments::origins));
   });
 }
@@ -57,7 +59,7 @@ class NamedTemporaryFile {
 
 experiment::LoadedExperiment load_text(const std::string& text) {
   const NamedTemporaryFile file(text);
-  return experiment::load_experiment(file.path());
+  return experiment::load_experiment(file.path(), {}, load_plugin);
 }
 
 struct NewOptions {

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "fold_results.h"
+#include "load_plugin.h"
 #include "local_ranks.h"
 #include "run_experiment.h"
 #include "wrong_use.h"
@@ -143,7 +144,7 @@ bool keeps_share_for_evaluation(const FoldsOptions& options) {
                                    [](const std::string& set) { return set.starts_with("dataset.eval_fraction"); });
   if (insists) return false;
   const experiment::LoadedExperiment loaded =
-      experiment::load_experiment(options.experiment.config, options.experiment.sets);
+      experiment::load_experiment(options.experiment.config, options.experiment.sets, load_plugin);
   return config::facts_of(loaded.experiment.dataset.source).eval.value.kept_share > 0;
 }
 
@@ -156,7 +157,7 @@ int train_folds(FoldsOptions options) {
     tell(options, "the folds take the place of dataset.eval_fraction");
   }
   const experiment::LoadedExperiment loaded =
-      experiment::load_experiment(options.experiment.config, sets_of_fold(options, 0));
+      experiment::load_experiment(options.experiment.config, sets_of_fold(options, 0), load_plugin);
   if (!train::evaluates_at_end(loaded.experiment.train))
     throw wrong_use("--folds", "train.eval_every is 0, so that no fold is evaluated; leave it out");
   FoldsRecord record{.num_folds = options.num_folds, .config = core::checksum(loaded.resolved_yaml)};

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "core/error.h"
 #include "machine/cpu.h"
@@ -10,6 +11,7 @@
 #include "machine/libraries.h"
 #include "machine/libtorch.h"
 #include "machine/limits.h"
+#include "plugin/abi.h"
 #include "tokenize_call.h"
 
 namespace trainctl::cli {
@@ -79,7 +81,12 @@ void* load_engine() {
   spin_briefly_at_openmp_barriers();
   keep_flags_of_sentencepiece_apart();
   load_libtorch_named_by_environment();
-  return open_library(library_directory() / machine::kEngineFile, RTLD_LOCAL);
+  const fs::path file = library_directory() / machine::kEngineFile;
+  void* const engine = open_library(file, RTLD_LOCAL);
+  const auto* const build = static_cast<const char*>(dlsym(engine, plugin::kAbiSymbol));
+  if (build == nullptr || std::string_view(build) != trainctl_plugin_abi)
+    throw core::Error(file.string() + " is of another build than this program").hint("build or install both again");
+  return engine;
 }
 
 }  // namespace trainctl::cli

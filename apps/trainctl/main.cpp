@@ -13,8 +13,10 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "load_plugin.h"
 #include "machine/limits.h"
 #include "manual.h"
+#include "plugin_commands.h"
 #include "unknown_option.h"
 
 namespace trainctl::cli {
@@ -25,6 +27,7 @@ void refuse_unknown_command(int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return;
   std::vector<std::string> names;
   for (const Command& command : commands()) names.emplace_back(command.name);
+  for (const std::string& name : plugin_command_names()) names.push_back(name);
   const std::string word = argv[1];
   for (const std::string& name : names)
     if (name == word) return;
@@ -60,6 +63,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("'trainctl COMMAND --help' shows a command's options and examples.");
   Action action;
+  load_plugins_of_environment();
   add_commands(app, action);
   if (answer_for_tools(app, {argv + 1, argv + argc})) return core::kExitDone;
   try {

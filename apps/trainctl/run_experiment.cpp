@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "load_plugin.h"
+
 namespace trainctl::cli {
 
 EngineCall engine_call(EngineCommand command, const ExperimentOptions& experiment, const RunOptions& run) {
@@ -10,7 +12,7 @@ EngineCall engine_call(EngineCommand command, const ExperimentOptions& experimen
                     : run.no_progress || isatty(STDERR_FILENO) == 0 ? Show::lines
                                                                     : Show::progress;
   return {.command = std::move(command),
-          .loaded = experiment::load_experiment(experiment.config, experiment.sets),
+          .loaded = experiment::load_experiment(experiment.config, experiment.sets, load_plugin),
           .run_dir = run.run_dir,
           .show = show,
           .json = run.json,

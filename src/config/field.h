@@ -75,7 +75,12 @@ struct OneOf {
       : value(std::forward<T>(alternative)) {}
 
   std::string_view kind() const {
-    return std::visit([](const auto& v) { return std::string_view(std::remove_cvref_t<decltype(v)>::kind); }, value);
+    return std::visit(
+        [](const auto& v) -> std::string_view {
+          if constexpr (requires { v.plugged_name(); }) return v.plugged_name();
+          return std::remove_cvref_t<decltype(v)>::kind;
+        },
+        value);
   }
   template <class T>
   const T* get_if() const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "config/plugged.h"
 
 namespace trainctl::config {
 
@@ -48,7 +49,8 @@ struct Key {
   const void* in(const void* owner) const { return static_cast<const char*>(owner) + offset; }
 };
 
-/// Which members mean something depends on `form`. Immutable, lives as long as the program.
+/// Which members mean something depends on `form`. Lives as long as the program; only a plug-in's kinds are added
+/// later.
 struct Shape {
   Form form;
   std::shared_ptr<void> (*make)();         // a value with its defaults
@@ -143,25 +145,79 @@ struct Traits<AutoOr<T>> {
 
 template <class... A>
 struct Traits<OneOf<A...>> {
+  using Self = OneOf<A...>;
+  static constexpr std::size_t kNumPlugged = (std::size_t{ForPlugIns<A>} + ...);
+  static_assert(kNumPlugged == 0 ||
+                    (kNumPlugged == 1 && ForPlugIns<std::variant_alternative_t<sizeof...(A) - 1, std::variant<A...>>>),
+                "one alternative, the last, stands for the kinds of plug-ins");
+  static constexpr std::size_t kNumOwn = sizeof...(A) - kNumPlugged;
+
   static Shape describe() {
-    using Self = OneOf<A...>;
-    using Setter = void* (*)(Self&);
-    return {.form = Form::one_of,
-            .make = nullptr,
-            .words = {A::kind...},
-            .element = nullptr,
-            .keys = {},
-            .choice = {},
-            .alternatives = {&shape_of<A>()...},
-            .count = [](const void* v) { return static_cast<const Self*>(v)->value.index(); },
-            .get = [](const void* v, std::size_t) -> const void* {
-              return std::visit([](const auto& a) -> const void* { return &a; }, static_cast<const Self*>(v)->value);
-            },
-            .set = [](void* v, std::size_t index) -> void* {
-              static constexpr Setter setters[] = {
-                  [](Self& self) -> void* { return &self.value.template emplace<A>(); }...};
-              return setters[index](*static_cast<Self*>(v));
-            }};
+    Shape shape{.form = Form::one_of,
+                .make = nullptr,
+                .words = {},
+                .element = nullptr,
+                .keys = {},
+                .choice = {},
+                .alternatives = {},
+                .count = [](const void* v) { return index_in(static_cast<const Self*>(v)->value); },
+                .get = [](const void* v, std::size_t) -> const void* {
+                  return std::visit([](const auto& a) { return address_of(a); }, static_cast<const Self*>(v)->value);
+                },
+                .set = [](void* v, std::size_t index) { return emplace(static_cast<Self*>(v)->value, index); }};
+    (add_own<A>(shape), ...);
+    return shape;
+  }
+  /// Lists the kinds of plug-ins in the shape, also those that are loaded later.
+  static void follow_plug_ins(Shape& shape) {
+    const auto follow = [&]<class One>(std::type_identity<One>) {
+      if constexpr (ForPlugIns<One>)
+        PluggedKinds<typename One::Interface>::all().follow([&shape](const auto& kind) {
+          shape.words.push_back(kind.name);
+          shape.alternatives.push_back(kind.shape);
+        });
+    };
+    (follow(std::type_identity<A>()), ...);
+  }
+
+ private:
+  template <class One>
+  static void add_own(Shape& shape) {
+    if constexpr (!ForPlugIns<One>) {
+      shape.words.push_back(One::kind);
+      shape.alternatives.push_back(&shape_of<One>());
+    }
+  }
+  template <class One>
+  static const void* address_of(const One& one) {
+    if constexpr (ForPlugIns<One>)
+      return one.config();
+    else
+      return &one;
+  }
+  static std::size_t index_in(const std::variant<A...>& value) {
+    return std::visit(
+        [&]<class One>(const One& one) {
+          if constexpr (ForPlugIns<One>)
+            return kNumOwn + PluggedKinds<typename One::Interface>::all().index_of(one.of());
+          else
+            return value.index();
+        },
+        value);
+  }
+  static void* emplace(std::variant<A...>& value, std::size_t index) {
+    using Setter = void* (*)(std::variant<A...>&, std::size_t);
+    static constexpr Setter setters[] = {&emplace_one<A>...};
+    return setters[std::min(index, sizeof...(A) - 1)](value, index);
+  }
+  template <class One>
+  static void* emplace_one(std::variant<A...>& value, std::size_t index) {
+    if constexpr (ForPlugIns<One>) {
+      const auto& kind = PluggedKinds<typename One::Interface>::all().at(index - kNumOwn);
+      return const_cast<void*>(value.template emplace<One>(kind).config());
+    } else {
+      return &value.template emplace<One>();
+    }
   }
 };
 
@@ -233,15 +289,31 @@ Shape describe() {
 
 }  // namespace detail
 
-/// The one description of T. A table that never changes, so that it may be shared.
+/// The one description of T, which is shared.
 template <class T>
 const Shape& shape_of() {
-  static const Shape shape = [] {
+  static Shape shape = [] {
     Shape described = detail::describe<T>();
     described.make = []() -> std::shared_ptr<void> { return std::make_shared<T>(); };
     return described;
   }();
+  if constexpr (requires { detail::Traits<T>::follow_plug_ins(shape); }) {
+    static const bool follows = (detail::Traits<T>::follow_plug_ins(shape), true);
+    static_cast<void>(follows);
+  }
   return shape;
+}
+
+/// Returns the kind of a plug-in whose config struct is T.
+template <Described T, class Interface>
+PluggedKind<Interface> plugged_kind(Interface interface) {
+  return {.name = T::kind,
+          .shape = &shape_of<T>(),
+          .make = []() -> std::shared_ptr<void> { return std::make_shared<T>(); },
+          .copy = [](const void* config) -> std::shared_ptr<void> {
+            return std::make_shared<T>(*static_cast<const T*>(config));
+          },
+          .interface = std::move(interface)};
 }
 
 }  // namespace trainctl::config

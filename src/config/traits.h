@@ -45,7 +45,12 @@ inline constexpr bool kHaveFacts = detail::all_have_facts<Facts>(static_cast<con
 /// Returns the traits of the kind that is set.
 template <class... Kinds>
 const auto& traits_of(const OneOf<Kinds...>& one) {
-  return one.visit([](const auto& kind) -> const auto& { return std::remove_cvref_t<decltype(kind)>::traits; });
+  return one.visit([](const auto& kind) -> const auto& {
+    if constexpr (requires { kind.interface().traits; })
+      return kind.interface().traits;
+    else
+      return std::remove_cvref_t<decltype(kind)>::traits;
+  });
 }
 
 /// Returns what the kind that is set says of its values.

@@ -191,6 +191,10 @@ BatchSpec batch_spec_of(const TableConfig& config, const BatchSpecHints& hints) 
   return outline;
 }
 
+BatchSpec batch_spec_of(const PluggedSourceConfig& config, const BatchSpecHints& hints) {
+  return config.interface().batch_spec(config.config(), hints);
+}
+
 /// Returns the first source's spec, with the mixture's number of samples: all sources have one kind of sample.
 BatchSpec batch_spec_of(const MixtureConfig& config, const BatchSpecHints& hints) {
   BatchSpec first = config.sources.front().source.visit([&](const auto& kind) { return batch_spec_of(kind, hints); });

@@ -192,6 +192,10 @@ PixelOutput pixel_output(const DatasetConfig& config, const LoaderOptions& optio
   return options.normalize_on_device && !works_on_floats ? PixelOutput::bytes : PixelOutput::floats;
 }
 
+Sources build(const PluggedSourceConfig& config, const LoaderOptions& options) {
+  return config.interface().build(config.config(), options);
+}
+
 Sources open_sources(const SourceConfig& config, const LoaderOptions& options) {
   return open_kind(config, options);
 }

@@ -11,6 +11,7 @@
 #include "dataset/container_config.h"
 #include "dataset/fold_config.h"
 #include "dataset/image_config.h"
+#include "dataset/plugged_source.h"
 #include "dataset/preference_config.h"
 #include "dataset/segmentation_config.h"
 #include "dataset/seq2seq_config.h"
@@ -203,11 +204,12 @@ struct SyntheticTokensConfig {
   }
 };
 
-using PlainSourceConfig =
+using OwnSourceConfig =
     config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig, SyntheticTokensConfig, TextLmConfig,
                   TextMlmConfig, TextClassificationConfig, TextTokenClassificationConfig, TextSeq2SeqConfig,
                   WebDatasetConfig, TokenizedConfig, TableConfig, ImageFolderConfig, ChatConfig,
                   SegmentationFolderConfig, PreferenceConfig>;
+using PlainSourceConfig = config::WithKind<OwnSourceConfig, PluggedSourceConfig>::type;
 
 struct MixturePart {
   double weight = 1;
@@ -245,13 +247,8 @@ struct MixtureConfig {
   }
 };
 
-template <class Kinds, class More>
-struct WithKind;
-template <class... Kinds, class More>
-struct WithKind<config::OneOf<Kinds...>, More> {
-  using type = config::OneOf<Kinds..., More>;
-};
-using SourceConfig = WithKind<PlainSourceConfig, MixtureConfig>::type;
+using SourceConfig =
+    config::WithKind<config::WithKind<OwnSourceConfig, MixtureConfig>::type, PluggedSourceConfig>::type;
 static_assert(config::kHaveFacts<SourceConfig, DatasetFacts>);
 
 /// Returns the sources of a mixture, or the one of any other kind, with the path of its keys.

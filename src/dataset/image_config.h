@@ -11,6 +11,7 @@
 #include "config/field.h"
 #include "dataset/facts.h"
 #include "dataset/image_labels_config.h"
+#include "dataset/plugged_transform.h"
 
 namespace trainctl::dataset {
 
@@ -79,14 +80,6 @@ struct ImageFolderConfig {
         field<&C::labels>("Tables with the images' labels; null: folders are classes."),
     };
   }
-};
-
-/// What other folders must know of a transform.
-struct TransformTraits {
-  config::Stated<bool> is_random;
-  config::Stated<bool> needs_bytes;   // comes before normalize
-  config::Stated<bool> needs_floats;  // comes after normalize, in the workers
-  config::Stated<bool> masks_follow;  // moves pixels as a mask can follow, or doesn't move them
 };
 
 /// torchvision's RandomResizedCrop, antialiased bilinear (https://arxiv.org/abs/1409.4842).
@@ -323,7 +316,7 @@ struct NormalizeConfig {
 using TransformConfig =
     config::OneOf<NormalizeConfig, RandomCropConfig, RandomHorizontalFlipConfig, RandomVerticalFlipConfig,
                   RandomErasingConfig, RandomResizedCropConfig, ResizeConfig, CenterCropConfig, ColorJitterConfig,
-                  RandAugmentConfig, TrivialAugmentConfig, AutoAugmentConfig>;
+                  RandAugmentConfig, TrivialAugmentConfig, AutoAugmentConfig, PluggedTransformConfig>;
 static_assert(config::kHaveTraits<TransformConfig, TransformTraits>);
 
 /// The size that a transform gives images, whatever they were; none where it depends on them.

@@ -68,11 +68,11 @@ class Search {
     }
   }
 
+  void add(const std::string& key, std::string message) { found.push_back({prefix_ + key, std::move(message)}); }
+
   std::vector<InputProblem> found;
 
  private:
-  void add(const std::string& key, std::string message) { found.push_back({prefix_ + key, std::move(message)}); }
-
   std::string prefix_;
 };
 
@@ -150,6 +150,11 @@ void look_for(const Config& config, Search& search) {
   if (config.tokenizer != "bytes") search.file_or_directory("tokenizer", config.tokenizer);
   if constexpr (requires { config.chat_template; })
     if (config.chat_template && *config.chat_template != kChatMl) search.file("chat_template", *config.chat_template);
+}
+
+void look_for(const PluggedSourceConfig& config, Search& search) {
+  for (const InputProblem& problem : config.interface().missing_inputs(config.config()))
+    search.add(problem.key, problem.message);
 }
 
 void look_for(const MixtureConfig& config, Search& search) {

@@ -37,6 +37,7 @@ Sources build(const TextMlmConfig& config, const LoaderOptions& options);
 Sources build(const TextClassificationConfig& config, const LoaderOptions& options);
 Sources build(const TextTokenClassificationConfig& config, const LoaderOptions& options);
 Sources build(const TextSeq2SeqConfig& config, const LoaderOptions& options);
+Sources build(const PluggedSourceConfig& config, const LoaderOptions& options);
 
 /// The sources of an image folder with tables of labels.
 Sources build_labeled_images(const ImageFolderConfig& config, const LoaderOptions& options);

@@ -91,7 +91,14 @@ void take_pairs(Experiment& experiment) {
 
 /// Sizes that learn in minutes on two cores, and data that the network takes.
 void fit_to_data(Experiment& experiment) {
-  std::visit([]<class Network>(Network& network) { network = Network::starter(); }, experiment.model.network.value);
+  std::visit(
+      []<class Network>(Network& network) {
+        if constexpr (config::ForPlugIns<Network>)
+          network.become_starter();
+        else
+          network = Network::starter();
+      },
+      experiment.model.network.value);
   const model::ModelTraits& traits = config::traits_of(experiment.model.network);
   if (input_of(experiment.model.network) != model::Input::tokens) return;
   if (traits.outputs.value.contains(model::Output::next_tokens))

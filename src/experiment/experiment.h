@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "activation_checkpointing/config.h"
 #include "amp/config.h"
@@ -25,12 +26,14 @@ namespace trainctl::experiment {
 
 struct Experiment {
   std::string name;
+  std::vector<std::string> plugins{};
   std::int64_t seed = 0;
   runtime::DeviceConfig device;
   dataset::DatasetConfig dataset;
   model::ModelConfig model;
   task::TaskConfig task;
   std::optional<task::DistillationConfig> distillation{};
+  std::vector<task::MetricConfig> metrics{};
   optimizer::OptimizerConfig optimizer;
   amp::AmpConfig amp;
   train::AccumulationConfig accumulation;
@@ -47,6 +50,9 @@ struct Experiment {
     using config::field;
     return std::tuple{
         field<&Experiment::name>("Names the run's directory.", config::non_empty & config::required),
+        field<&Experiment::plugins>(
+            "Shared libraries that add kinds of networks, layers, datasets, transforms, tasks, optimizers and metrics "
+            "(docs/plugins.md); a relative path is looked for from the working directory."),
         field<&Experiment::seed>("Decides initial weights, order, augmentation and dropout.",
                                  config::at_least(0) & config::any_seed),
         field<&Experiment::device>("Where the run computes."),
@@ -55,6 +61,7 @@ struct Experiment {
         field<&Experiment::task>("Loss and metrics."),
         field<&Experiment::distillation>(
             "Targets from a trained network beside those of the data; null trains on the data's alone."),
+        field<&Experiment::metrics>("What an evaluation tells beside the task's own metrics (task.metrics)."),
         field<&Experiment::optimizer>("Update rule and learning rate."),
         field<&Experiment::amp>("Precision."),
         field<&Experiment::accumulation>("Micro-batches in a step."),

@@ -1,11 +1,13 @@
 #include "experiment/load.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "config/overlay.h"
 #include "config/read.h"
+#include "core/error.h"
 #include "experiment/published_adapter.h"
 #include "experiment/published_config.h"
 #include "experiment/renamed.h"
@@ -49,9 +51,43 @@ std::vector<NetworkSection> network_sections(config::Node& written) {
           {.node = distillation == nullptr ? nullptr : distillation->find("teacher"), .path = "distillation.teacher"}};
 }
 
+/// The part of an experiment that is read before all else: plug-ins decide which kinds the rest may name.
+struct PluginList {
+  std::vector<std::string> plugins;
+
+  static constexpr auto fields() {
+    return std::tuple{config::field<&PluginList::plugins>("Shared libraries.", config::non_empty)};
+  }
+};
+
+/// Loads the plug-ins that the file, its bases and the assignments name. What else is wrong is reported later.
+void load_plugins(const std::filesystem::path& path, std::span<const std::string> sets,
+                  const PluginLoader& load_plugin) {
+  config::Problems ignored;
+  const config::Shape& shape = config::shape_of<PluginList>();
+  std::optional<config::Node> written = config::load_with_bases(shape, path, ignored);
+  if (!written) return;
+  for (const std::string& assignment : sets)
+    if (assignment.starts_with("plugins")) config::apply_set(shape, *written, assignment, ignored);
+  const config::Node* const plugins = written->find("plugins");
+  if (plugins == nullptr) return;
+  PluginList list;
+  config::read_into(shape, *written, &list, ignored);
+  config::Problems problems;
+  for (std::size_t i = 0; i < std::min(list.plugins.size(), plugins->items.size()); ++i) try {
+      if (!load_plugin) throw core::Error("plug-ins aren't loaded here");
+      load_plugin(list.plugins[i]);
+    } catch (const core::Error& error) {
+      problems.add(plugins->items[i].origin, config::join_path("plugins", i), error.text());
+    }
+  problems.throw_if_any();
+}
+
 }  // namespace
 
-LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets) {
+LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets,
+                                 const PluginLoader& load_plugin) {
+  load_plugins(path, sets, load_plugin);
   config::Problems problems;
   const config::Shape& shape = experiment_shape();
   std::optional<config::Node> written = config::load_with_bases(shape, path, problems);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -18,7 +19,12 @@ struct LoadedExperiment {
   std::map<std::string, std::string> flat;  // "optimizer.lr" -> "0.001"
 };
 
+/// Loads a plug-in of `plugins:` by its path, or throws core::Error.
+using PluginLoader = std::function<void(const std::string& path)>;
+
 /// `sets` are assignments "a.b=v". Throws ConfigError with every mistake: of syntax, keys, values, and across sections.
-LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets = {});
+/// `load_plugin`: null refuses experiments with plug-ins.
+LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets = {},
+                                 const PluginLoader& load_plugin = nullptr);
 
 }  // namespace trainctl::experiment

@@ -383,7 +383,7 @@ std::vector<std::string> published_model_types() {
     };
     (add(types_of(Of<Networks>())), ...);
     return all;
-  }(Of<model::NetworkConfig>());
+  }(Of<model::OwnNetworkConfig>());
 }
 
 std::optional<PublishedKeys> published_keys(const Json& config) try {
@@ -391,7 +391,7 @@ std::optional<PublishedKeys> published_keys(const Json& config) try {
     std::optional<PublishedKeys> found;
     ((found ? void() : void(found = keys_of<Networks>(json))), ...);
     return found;
-  }(Of<model::NetworkConfig>(), config);
+  }(Of<model::OwnNetworkConfig>(), config);
 } catch (const Json::exception& error) {
   throw core::Error("config.json: a key has a value of another type than transformers writes: " +
                     std::string(error.what()));

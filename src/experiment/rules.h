@@ -68,6 +68,6 @@ bool has_rows(const dataset::SourceConfig& source);
 /// Returns what the rules of a network look at in the rest of the experiment.
 model::Surroundings surroundings_of_network(const Experiment& experiment);
 /// Why a task's metric can't be watched in this direction, or "".
-std::string wrong_metric(const std::string& metric, checkpoint::MetricOrder best, const task::TaskConfig& task);
+std::string wrong_metric(const std::string& metric, checkpoint::MetricOrder best, const Experiment& experiment);
 
 }  // namespace trainctl::experiment

@@ -69,10 +69,11 @@ void check_fractions(Checked& c) {
 template <class... Kinds>
 std::vector<std::string> kinds_with_folds(const config::OneOf<Kinds...>&) {
   std::vector<std::string> kinds;
-  const auto add = [&]<class Kind>(const Kind& kind) {
-    if (kind.facts().can_fold) kinds.emplace_back(Kind::kind);
+  const auto add = [&]<class Kind>(std::type_identity<Kind>) {
+    if constexpr (!config::ForPlugIns<Kind>)
+      if (Kind().facts().can_fold) kinds.emplace_back(Kind::kind);
   };
-  (add(Kinds()), ...);
+  (add(std::type_identity<Kinds>()), ...);
   return kinds;
 }
 

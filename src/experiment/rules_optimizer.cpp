@@ -27,7 +27,7 @@ void check_watched_metric(Checked& c, const std::string& schedule, const optimiz
              schedule + " watches an evaluation metric; set train.eval_every");
   const checkpoint::MetricOrder best =
       watched.better == optimizer::Better::higher ? checkpoint::MetricOrder::max : checkpoint::MetricOrder::min;
-  if (std::string wrong = wrong_metric(watched.name, best, c.experiment.task); !wrong.empty())
+  if (std::string wrong = wrong_metric(watched.name, best, c.experiment); !wrong.empty())
     c.report({"optimizer.lr_scheduler.metric", "optimizer.lr_scheduler.better", "task.kind"}, std::move(wrong));
 }
 

@@ -9,7 +9,7 @@ void check_targets(Checked& c) {
   const dataset::SourceConfig& source = c.experiment.dataset.source;
   const std::string_view wanted = task::task_for(config::facts_of(source).targets);
   const std::string_view task = c.experiment.task.kind();
-  if (task == wanted) return;
+  if (is_for(c.experiment.task, config::facts_of(source).targets)) return;
   c.report({"task.kind", "dataset.kind", "dataset.label_type", "dataset.mask_probability"},
            "expected " + std::string(wanted) + ", which the targets of " + std::string(source.kind()) +
                " are for, got " + std::string(task));

@@ -27,7 +27,7 @@ void check_evaluation(Checked& c) {
 void check_best(Checked& c) {
   const std::optional<checkpoint::BestConfig>& best = c.experiment.checkpoint.best;
   if (!best) return;
-  if (std::string wrong = wrong_metric(best->metric, best->mode, c.experiment.task); !wrong.empty())
+  if (std::string wrong = wrong_metric(best->metric, best->mode, c.experiment); !wrong.empty())
     c.report({"checkpoint.best.metric", "checkpoint.best.mode", "task.kind"}, std::move(wrong));
 }
 
@@ -37,7 +37,7 @@ void check_early_stopping(Checked& c) {
   if (eval_interval(c.experiment.train) == 0)
     c.report({"train.early_stopping", "train.eval_every"},
              "early stopping watches evaluations; set train.eval_every to the steps between them");
-  if (std::string wrong = wrong_metric(stopping->metric, stopping->mode, c.experiment.task); !wrong.empty())
+  if (std::string wrong = wrong_metric(stopping->metric, stopping->mode, c.experiment); !wrong.empty())
     c.report({"train.early_stopping.metric", "train.early_stopping.mode", "task.kind"}, std::move(wrong));
 }
 
@@ -45,15 +45,16 @@ void check_early_stopping(Checked& c) {
 void check_metrics(Checked& c) {
   const std::int64_t num_classes = known_classes(c.experiment.dataset.source);
   c.experiment.task.visit([&](const auto& config) {
-    for (std::size_t i = 0; i < config.metrics.size(); ++i) {
-      const std::string path = config::join_path("task.metrics", i);
-      const auto before = config.metrics.begin() + static_cast<std::ptrdiff_t>(i);
-      if (std::find(config.metrics.begin(), before, *before) != before)
-        c.report({path}, std::string(config::name_of(*before)) + " is in the list already");
-      if constexpr (std::same_as<decltype(*before), const task::ClassificationMetric&>)
-        if (std::string why = num_classes == 0 ? "" : unfit_for_classes(*before, num_classes); !why.empty())
-          c.report({path, "dataset"}, std::move(why));
-    }
+    if constexpr (requires { config.metrics; })
+      for (std::size_t i = 0; i < config.metrics.size(); ++i) {
+        const std::string path = config::join_path("task.metrics", i);
+        const auto before = config.metrics.begin() + static_cast<std::ptrdiff_t>(i);
+        if (std::find(config.metrics.begin(), before, *before) != before)
+          c.report({path}, std::string(config::name_of(*before)) + " is in the list already");
+        if constexpr (std::same_as<decltype(*before), const task::ClassificationMetric&>)
+          if (std::string why = num_classes == 0 ? "" : unfit_for_classes(*before, num_classes); !why.empty())
+            c.report({path, "dataset"}, std::move(why));
+      }
   });
 }
 
@@ -117,6 +118,27 @@ void check_lr_scaling(Checked& c) {
              "changes nothing while optimizer.lr_scaling is none");
 }
 
+/// Metrics beside the task's have names of their own, and answers that they are for.
+void check_extra_metrics(Checked& c) {
+  const task::TaskTraits& task = config::traits_of(c.experiment.task);
+  const dataset::Targets targets = config::facts_of(c.experiment.dataset.source).targets;
+  const bool has_classes = targets == dataset::Targets::labels || targets == dataset::Targets::class_masks;
+  const bool has_answers = *task.output == model::Output::per_sample || *task.output == model::Output::per_pixel;
+  std::vector<task::MetricName> told =
+      c.experiment.task.visit([](const auto& config) { return task::metric_names(config); });
+  for (std::size_t i = 0; i < c.experiment.metrics.size(); ++i) {
+    const task::MetricConfig& metric = c.experiment.metrics[i];
+    const std::string path = config::join_path("metrics", i);
+    const std::string name(metric.kind());
+    if (std::ranges::find(told, name, &task::MetricName::name) != told.end())
+      c.report({path}, name + " is told already");
+    told.push_back({metric.kind(), config::traits_of(metric).best});
+    if (!has_answers || (*config::traits_of(metric).needs_classes && !has_classes))
+      c.report({path, "task.kind"}, name + " is of " + (has_answers ? "one class each" : "samples or pixels") +
+                                        ", and task " + std::string(c.experiment.task.kind()) + " has none");
+  }
+}
+
 void check_offload(Checked& c) {
   if (c.experiment.activation_checkpointing.offload == activation_checkpointing::ActivationOffload::cpu &&
       c.experiment.device.kind == runtime::DeviceKind::cpu)
@@ -126,15 +148,17 @@ void check_offload(Checked& c) {
 
 }  // namespace
 
-std::string wrong_metric(const std::string& metric, checkpoint::MetricOrder best, const task::TaskConfig& task) {
+std::string wrong_metric(const std::string& metric, checkpoint::MetricOrder best, const Experiment& experiment) {
+  std::vector<task::MetricName> told =
+      experiment.task.visit([](const auto& config) { return task::metric_names(config); });
+  for (const task::MetricConfig& extra : experiment.metrics)
+    told.push_back({extra.kind(), config::traits_of(extra).best});
   std::vector<std::string> names;
   bool high_is_good = true;
-  task.visit([&](const auto& config) {
-    for (const task::MetricName& known : task::metric_names(config.metrics)) {
-      names.emplace_back(known.name);
-      if (known.name == metric) high_is_good = known.best == task::MetricName::Best::highest;
-    }
-  });
+  for (const task::MetricName& known : told) {
+    names.emplace_back(known.name);
+    if (known.name == metric) high_is_good = known.best == task::MetricName::Best::highest;
+  }
   if (std::find(names.begin(), names.end(), metric) == names.end()) {
     const std::string nearest = core::nearest_word(metric, names);
     return "expected one of " + core::list_words(names, "or") + ", got '" + metric.substr(0, 60) + "'" +
@@ -151,6 +175,7 @@ void check_training(Checked& checked) {
   check_best(checked);
   check_early_stopping(checked);
   check_metrics(checked);
+  check_extra_metrics(checked);
   check_histograms(checked);
   check_trackers(checked);
   check_rollback(checked);

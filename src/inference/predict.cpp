@@ -235,6 +235,15 @@ std::unique_ptr<Answers> answers(const task::SemanticSegmentationConfig&, Answer
 std::unique_ptr<Answers> answers(const task::RegressionConfig&, const AnswerOptions&) {
   return std::make_unique<ValueAnswers>();
 }
+std::unique_ptr<Answers> answers(const task::PluggedTaskConfig& config, AnswerOptions options) {
+  const task::TaskTraits& traits = config.interface().traits;
+  if (*traits.output == model::Output::next_tokens) return std::make_unique<NextTokenAnswers>(std::move(options));
+  if (*traits.output != model::Output::per_sample)
+    throw core::Error("task " + std::string(config.plugged_name()) +
+                      " answers neither for a sample nor with next tokens, so predict can't show its answers");
+  if (*traits.has_classes) return std::make_unique<ClassAnswers>(std::move(options));
+  return std::make_unique<ValueAnswers>();
+}
 std::unique_ptr<Answers> answers(const task::TokenClassificationConfig&, AnswerOptions options) {
   return std::make_unique<TagAnswers>(std::move(options));
 }

@@ -11,6 +11,7 @@
 #include "config/field.h"
 #include "layer_graph/activation_layers.h"
 #include "layer_graph/image_layers.h"
+#include "layer_graph/plugged_layer.h"
 
 namespace trainctl::layer_graph {
 
@@ -249,7 +250,7 @@ using LayerKind = config::OneOf<
     ActivationLayer<Activation::hardswish>, ActivationLayer<Activation::hardsigmoid>,
     ActivationLayer<Activation::softplus>, GeluLayer, LeakyReluLayer, EluLayer, DropoutLayer, DropPathLayer,
     MaxPoolLayer, AvgPoolLayer, GlobalAvgPoolLayer, UpsampleLayer, FlattenLayer, ImageToTokensLayer, MeanOfTokensLayer,
-    FirstTokenLayer, SequenceLayer, RepeatLayer, ResidualLayer, AddLayer, MultiplyLayer, ConcatLayer>;
+    FirstTokenLayer, SequenceLayer, RepeatLayer, ResidualLayer, AddLayer, MultiplyLayer, ConcatLayer, PluggedLayer>;
 
 struct LayerConfig {
   LayerKind layer;

@@ -230,6 +230,12 @@ class Walk {
     return input;
   }
 
+  std::optional<Shape> output_of(const PluggedLayer& layer, const Shape& input) {
+    const LayerOutput output = layer.interface().output_of(layer.config(), input);
+    if (const auto* takes = std::get_if<std::string>(&output)) return wrong_input(layer.plugged_name(), *takes, input);
+    return std::get<Shape>(output);
+  }
+
   // Layers of layers.
   std::optional<Shape> output_of(const SequenceLayer& layer, const Shape& input) {
     return list(layer.layers, input, path_ + ".layers");

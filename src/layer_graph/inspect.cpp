@@ -30,7 +30,7 @@ bool begins_unit(const LayerConfig& config) {
     return HasLayers<Layer> || Combines<Layer> || std::same_as<Layer, Conv2dLayer> ||
            std::same_as<Layer, DepthwiseConv2dLayer> || std::same_as<Layer, ConvTranspose2dLayer> ||
            std::same_as<Layer, LinearLayer> || std::same_as<Layer, AttentionLayer> ||
-           std::same_as<Layer, EmbeddingLayer>;
+           std::same_as<Layer, EmbeddingLayer> || std::same_as<Layer, PluggedLayer>;
   });
 }
 

@@ -16,6 +16,7 @@
 #include "model/lora_config.h"
 #include "model/lstm_config.h"
 #include "model/mup_config.h"
+#include "model/plugged_network.h"
 #include "model/sequence_config.h"
 #include "model/t5_config.h"
 #include "model/torchscript_config.h"
@@ -211,10 +212,11 @@ struct WideResNetConfig {
   static WideResNetConfig starter() { return {}; }
 };
 
-using NetworkConfig =
+using OwnNetworkConfig =
     config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>, ResNetConfig<101>,
                   ResNetConfig<152>, WideResNetConfig, VitConfig, Gpt2Config, LlamaConfig, BertConfig, LstmConfig,
                   FastTextConfig, T5Config, LayersConfig, TorchScriptConfig>;
+using NetworkConfig = config::WithKind<OwnNetworkConfig, PluggedNetworkConfig>::type;
 
 /// A kind of network with its traits.
 struct NetworkKind {
@@ -222,17 +224,17 @@ struct NetworkKind {
   const ModelTraits* traits;
 };
 
-/// Every kind, in the order of NetworkConfig.
+/// Every kind but those of plug-ins, in the order of NetworkConfig.
 inline constexpr auto kNetworkKinds = []<class... Networks>(std::type_identity<config::OneOf<Networks...>>) {
   static_assert((states_its_traits<Networks>() && ...));
   return std::array{NetworkKind{Networks::kind, &Networks::traits}...};
-}(std::type_identity<NetworkConfig>());
+}(std::type_identity<OwnNetworkConfig>());
 
 /// Returns what a network reads: as its kind says, or its layers.
 inline Input input_of(const NetworkConfig& network) {
-  return network.visit([](const auto& config) {
+  return network.visit([&](const auto& config) {
     if constexpr (requires { config.takes_tokens(); }) return config.takes_tokens() ? Input::tokens : Input::numbers;
-    return config.traits.input.value;
+    return config::traits_of(network).input.value;
   });
 }
 

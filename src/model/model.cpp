@@ -290,6 +290,10 @@ void commit_running_statistics(Model& model, std::int64_t updates) {
   });
 }
 
+std::unique_ptr<Model> build(const PluggedNetworkConfig& config, const InputSpec& input) {
+  return config.interface().build(config.config(), input);
+}
+
 std::unique_ptr<Model> build(const ModelConfig& config, const InputSpec& input) {
   std::unique_ptr<Model> model = config.network.visit([&](const auto& network) { return build(network, input); });
   if (config.mup) parametrize(*model, config, input);

@@ -24,6 +24,7 @@ std::unique_ptr<Model> build(const FastTextConfig& config, const InputSpec& inpu
 std::unique_ptr<Model> build(const T5Config& config, const InputSpec& input);
 std::unique_ptr<Model> build(const LayersConfig& config, const InputSpec& input);
 std::unique_ptr<Model> build(const TorchScriptConfig& config, const InputSpec& input);
+std::unique_ptr<Model> build(const PluggedNetworkConfig& config, const InputSpec& input);
 template <int Depth>
 std::unique_ptr<Model> build(const ResNetConfig<Depth>& config, const InputSpec& input);
 

@@ -79,6 +79,10 @@ ParameterGroups group(const OptimizerConfig& config, std::vector<OptimizedParame
 
 }  // namespace
 
+std::unique_ptr<Optimizer> build(const PluggedRuleConfig& config, ParameterGroups groups) {
+  return config.interface().build(config.config(), std::move(groups));
+}
+
 std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters,
                                  WholeGradients* whole) {
   ParameterGroups groups = group(config, std::move(parameters));

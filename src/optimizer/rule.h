@@ -107,5 +107,6 @@ std::unique_ptr<Optimizer> build(const MuonConfig& config, ParameterGroups group
 std::unique_ptr<Optimizer> build(const SoapConfig& config, ParameterGroups groups);
 std::unique_ptr<Optimizer> build(const LambConfig& config, ParameterGroups groups);
 std::unique_ptr<Optimizer> build(const AdafactorConfig& config, ParameterGroups groups);
+std::unique_ptr<Optimizer> build(const PluggedRuleConfig& config, ParameterGroups groups);
 
 }  // namespace trainctl::optimizer

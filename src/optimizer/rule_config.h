@@ -9,27 +9,13 @@
 
 #include "config/field.h"
 #include "config/traits.h"
+#include "optimizer/plugged_rule.h"
+#include "optimizer/rule_traits.h"
 
 namespace trainctl::optimizer {
 
 inline constexpr std::string_view kFusedHelp =
     "Update each parameter in one pass over its memory; false uses unfused operators, for benchmarks.";
-
-/// What other folders must know of an update rule.
-struct OptimizerTraits {
-  config::Stated<bool> is_elementwise;  // an element's update needs no other element
-  config::Stated<bool> updates_shards;  // of ZeRO's: elementwise, or by gathering the gradients that it needs whole
-  config::Stated<bool> normalizes_elements;  // an update has about the learning rate's size, whatever the gradient's
-  config::Stated<bool> averages_weights;  // by itself: evaluations and checkpoints take the averages (Optimizer::eval)
-  config::Stated<bool> reads_overflow_flag;  // on the host, which waits for the device; with `fused` where there is one
-  config::Stated<double> starter_lr;         // learning rate that trains a small network
-};
-
-/// What an update rule's config says of its values.
-struct OptimizerFacts {
-  config::Stated<bool> could_fuse;  // `fused` is false
-  std::vector<config::BrokenRule> broken_rules{};
-};
 
 struct SgdConfig {
   static constexpr std::string_view kind = "sgd";
@@ -359,8 +345,9 @@ struct SoapConfig {
   }
 };
 
-using UpdateRuleConfig = config::OneOf<AdamWConfig, SgdConfig, AdamConfig, RmspropConfig, LionConfig,
-                                       ScheduleFreeConfig, MuonConfig, SoapConfig, LambConfig, AdafactorConfig>;
+using UpdateRuleConfig =
+    config::OneOf<AdamWConfig, SgdConfig, AdamConfig, RmspropConfig, LionConfig, ScheduleFreeConfig, MuonConfig,
+                  SoapConfig, LambConfig, AdafactorConfig, PluggedRuleConfig>;
 static_assert(config::kHaveTraits<UpdateRuleConfig, OptimizerTraits> &&
               config::kHaveFacts<UpdateRuleConfig, OptimizerFacts>);
 

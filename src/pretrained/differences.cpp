@@ -50,7 +50,9 @@ bool has_key(const model::NetworkConfig& network, const std::string& key) {
       if constexpr (requires { one.name; }) return one.name == key;
       return false;
     };
-    return std::apply([&](const auto&... fields) { return (is_it(fields) || ...); }, Network::fields());
+    if constexpr (!config::ForPlugIns<Network>)
+      return std::apply([&](const auto&... fields) { return (is_it(fields) || ...); }, Network::fields());
+    return false;
   });
 }
 

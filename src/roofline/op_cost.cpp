@@ -206,6 +206,11 @@ Rules rules_by_name(const NamedRule (&named)[N]) {
   return rules;
 }
 
+Rules& other_rules() {
+  static Rules rules = rules_by_name(kOtherRules);
+  return rules;
+}
+
 double product_of(const Operation::Shape& shape) {
   double all = 1;
   for (const std::int64_t size : shape) all *= static_cast<double>(size);
@@ -360,11 +365,14 @@ void read_flags(const c10::IValue& argument, DispatchedOperator& call) {
     call.num_gradients = int{mask.get(0)} + int{mask.get(1)};
 }
 
+void add_cost_rule(std::string_view name, const OpCostRule& rule) {
+  other_rules()[name] = rule;
+}
+
 OpCostRule find_cost_rule(std::string_view name) {
   const bool is_aten = begins_with(name, "aten::");
   static const Rules libtorch = rules_by_name(kLibtorchRules);
-  static const Rules others = rules_by_name(kOtherRules);
-  const Rules& rules = is_aten ? libtorch : others;
+  const Rules& rules = is_aten ? libtorch : other_rules();
   const auto found = rules.find(is_aten ? name.substr(6) : name);
   return found == rules.end() ? OpCostRule{} : found->second;
 }

@@ -64,6 +64,10 @@ struct OpCostRule {
 /// Returns the table's rule for an operator ("aten::mm"), or the default rule if the table has none.
 OpCostRule find_cost_rule(std::string_view name);
 
+/// Adds the rule for an operator of a plug-in ("mine::scale", a name that lasts), before any step. The operators of a
+/// process are one table, as LibTorch's are.
+void add_cost_rule(std::string_view name, const OpCostRule& rule);
+
 /// Returns the kind, FLOPs, bytes and extents of a call. Zero bytes mean that the operator moved nothing, as a view.
 Operation operator_cost(const DispatchedOperator& call, const OpCostRule& rule);
 

@@ -109,12 +109,16 @@ std::vector<DpoMetric> chosen_metrics(const DpoConfig& config, const dataset::Sa
 }
 
 TaskConfig with_metrics(TaskConfig config, const dataset::SampleSpec& spec, const std::vector<std::string>& watched) {
-  if (config.kind() != task_for(spec.targets)) return config;  // build() says so
+  if (!is_for(config, spec.targets)) return config;  // build() says so
   std::visit(
-      [&](auto& task) {
-        task.metrics = chosen_metrics(task, spec);
-        for (const std::string& name : watched) watch(name, task.metrics);
-        for (const auto metric : task.metrics) check_fit(metric, spec);
+      [&]<class Config>(Config& task) {
+        if constexpr (config::ForPlugIns<Config>)
+          return;  // it tells all its metrics
+        else {
+          task.metrics = chosen_metrics(task, spec);
+          for (const std::string& name : watched) watch(name, task.metrics);
+          for (const auto metric : task.metrics) check_fit(metric, spec);
+        }
       },
       config.value);
   return config;

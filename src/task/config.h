@@ -17,7 +17,9 @@
 #include "task/distillation_config.h"
 #include "task/dpo_config.h"
 #include "task/image_task_config.h"
+#include "task/metric_config.h"
 #include "task/metric_names.h"
+#include "task/plugged_task.h"
 #include "task/traits.h"
 
 namespace trainctl::task {
@@ -177,11 +179,12 @@ struct Seq2SeqLmConfig {
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
-using TaskConfig =
+using OwnTaskConfig =
     config::OneOf<ClassificationConfig, RegressionConfig, TokenClassificationConfig, CausalLmConfig, MaskedLmConfig,
                   Seq2SeqLmConfig, MultiLabelClassificationConfig, SemanticSegmentationConfig, DpoConfig>;
+using TaskConfig = config::WithKind<OwnTaskConfig, PluggedTaskConfig>::type;
 
-/// Returns the kind of task that data with such targets is for.
+/// Returns the kind of our tasks that data with such targets is for.
 constexpr std::string_view task_for(dataset::Targets targets) {
   switch (targets) {
     case dataset::Targets::labels:
@@ -204,6 +207,12 @@ constexpr std::string_view task_for(dataset::Targets targets) {
       return Seq2SeqLmConfig::kind;
   }
   throw std::logic_error("unknown targets");
+}
+
+/// Returns whether a task is for data with such targets.
+inline bool is_for(const TaskConfig& task, dataset::Targets targets) {
+  if (const auto* plugged = task.get_if<PluggedTaskConfig>()) return plugged->interface().targets == targets;
+  return task.kind() == task_for(targets);
 }
 
 /// Returns the task that data with such targets is for, with its defaults.
@@ -237,26 +246,10 @@ struct TaskKind {
   const TaskTraits* traits;
 };
 
-/// Does not compile unless the config struct of a task states all that other folders ask for.
-template <class Task>
-consteval bool states_its_traits() {
-  static_assert(config::WithTraits<Task, TaskTraits>, "a task's config has `static constexpr TaskTraits traits{...}`");
-  static_assert(
-      requires(const Task& task) { metric_names(task.metrics).front().best; },
-      "a task's config has a list `metrics` of an enumeration");
-  static_assert(
-      requires(const Task& task, const Surroundings& around) {
-        requires std::same_as < std::vector<config::BrokenRule>,
-        decltype(task.broken_rules(around)) > ;
-      },
-      "a task's config has `std::vector<config::BrokenRule> broken_rules(const Surroundings&) const`");
-  return true;
-}
-
-/// Every kind, in the order of TaskConfig.
+/// Every kind but those of plug-ins, in the order of TaskConfig.
 inline constexpr auto kTaskKinds = []<class... Tasks>(std::type_identity<config::OneOf<Tasks...>>) {
   static_assert((states_its_traits<Tasks>() && ...));
   return std::array{TaskKind{Tasks::kind, &Tasks::traits}...};
-}(std::type_identity<TaskConfig>());
+}(std::type_identity<OwnTaskConfig>());
 
 }  // namespace trainctl::task

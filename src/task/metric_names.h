@@ -85,6 +85,15 @@ std::vector<MetricName> metric_names(const std::vector<Metric>&) {
   return names;
 }
 
+/// Returns the loss, and the metrics that the task of a config can tell.
+template <class Task>
+std::vector<MetricName> metric_names(const Task& task) {
+  if constexpr (requires { task.metric_names(); })
+    return task.metric_names();
+  else
+    return metric_names(task.metrics);
+}
+
 /// Returns k of a metric that counts a label among the k largest outputs; 0 for the others.
 constexpr std::int64_t top_k_of(ClassificationMetric metric) {
   if (metric == ClassificationMetric::top2_accuracy) return 2;

@@ -17,9 +17,13 @@ std::int64_t num_targets(const dataset::Batch& batch) {
   return batch.target_positions.defined() ? batch.target_positions.size(0) : batch.targets.numel();
 }
 
+std::unique_ptr<Task> build(const PluggedTaskConfig& config, const dataset::SampleSpec& spec) {
+  return config.interface().build(config.config(), spec);
+}
+
 std::unique_ptr<Task> build(const TaskConfig& config, const dataset::SampleSpec& spec, const Companions& companions) {
   const std::string wanted(task_for(spec.targets));
-  if (config.kind() != wanted)
+  if (!is_for(config, spec.targets))
     throw core::Error("task.kind is " + std::string(config.kind()) + ", but the dataset's targets are for " + wanted)
         .hint("task: {kind: " + wanted + "}, or another dataset");
   return config.visit([&](const auto& task) {

@@ -12,6 +12,7 @@ std::unique_ptr<Task> build(const DpoConfig& config, const dataset::SampleSpec& 
                             std::shared_ptr<model::Model> reference);
 // `teacher`: null, or whose outputs count in the training loss (TaskTraits::takes_teacher).
 std::unique_ptr<Task> build(const ClassificationConfig& config, const dataset::SampleSpec& spec, TeacherPtr teacher);
+std::unique_ptr<Task> build(const PluggedTaskConfig& config, const dataset::SampleSpec& spec);
 std::unique_ptr<Task> build(const RegressionConfig& config, const dataset::SampleSpec& spec);
 std::unique_ptr<Task> build(const TokenClassificationConfig& config, const dataset::SampleSpec& spec,
                             TeacherPtr teacher);

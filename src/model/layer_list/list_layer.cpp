@@ -185,6 +185,10 @@ ListLayer::Work ListLayer::make_leaf(const LayerConfig& config, const std::strin
     if (UnaryLayer* const norm = add_norm(config, name, input)) return unary(*norm);
     if constexpr (std::same_as<Layer, layer_graph::DropoutLayer>) return unary(child<Dropout>(name, layer.p));
     if constexpr (std::same_as<Layer, layer_graph::DropPathLayer>) return unary(child<DropPath>(name, layer.p));
+    if constexpr (std::same_as<Layer, layer_graph::PluggedLayer>) {
+      making.flops += layer.interface().flops(layer.config(), input);
+      return unary(child<PlugInLayer>(name, layer, input));
+    }
     core::ensure(false, "a layer of a list is a function, or has a case here");
     return {};
   });

@@ -108,6 +108,11 @@ std::optional<Operator::Function> function_of(const layer_graph::LayerConfig& la
   return layer.layer.visit([](const auto& one) { return function(one); });
 }
 
+PlugInLayer::PlugInLayer(const layer_graph::PluggedLayer& config, const layer_graph::Shape& input)
+    : layer_(static_cast<UnaryLayer*>(config.interface().make(config.config(), input))) {
+  adopt(std::unique_ptr<Layer>(layer_));
+}
+
 GroupNorm::GroupNorm(std::int64_t channels, std::int64_t groups, double epsilon)
     : weight_(parameter("weight", {channels}, Init::constant(1))),
       bias_(parameter("bias", {channels}, Init::constant(0))),

@@ -34,6 +34,16 @@ class Operator final : public UnaryLayer {
 /// that read more than their input have none.
 std::optional<Operator::Function> function_of(const layer_graph::LayerConfig& layer);
 
+/// A layer that a plug-in makes. Its state has this layer's name.
+class PlugInLayer final : public UnaryLayer {
+ public:
+  PlugInLayer(const layer_graph::PluggedLayer& config, const layer_graph::Shape& input);
+  at::Tensor compute(const at::Tensor& input) override { return layer_->forward(input); }
+
+ private:
+  UnaryLayer* layer_;
+};
+
 /// Normalises each pixel over its channels: [B, C, H, W].
 class PixelLayerNorm final : public UnaryLayer {
  public:

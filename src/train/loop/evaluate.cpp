@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "runtime/span.h"
+#include "task/metric.h"
 #include "task/task.h"
 #include "train/loop/device_feed.h"
 #include "train/loop/own_tokens.h"
@@ -129,6 +130,30 @@ class GroupPool final : public task::Pool {
   c10::Device device_;
 };
 
+/// What is told the model's answers: samples that are shown, and the metrics beside the task's.
+class AnswerListeners {
+ public:
+  AnswerListeners(const Run& run, std::int64_t num_examples)
+      : collector_(make_collector(run, num_examples)), metrics_(run.experiment.metrics) {}
+  void listen_to(task::Evaluation& evaluation) {
+    if (collector_ || !metrics_.empty())
+      evaluation.on_answers = [this](const dataset::Batch& batch, const at::Tensor& answers) {
+        if (collector_) collector_->add(batch, answers);
+        metrics_.add(batch, answers);
+      };
+  }
+  void pool(task::Pool& pool) {
+    if (collector_) collector_->pool(pool);
+    metrics_.pool(pool);
+  }
+  void append_to(task::Metrics& metrics) { metrics_.append_to(metrics); }
+  task::Examples examples() { return collector_ ? collector_->examples() : task::Examples{}; }
+
+ private:
+  std::optional<task::ExampleCollector> collector_;
+  task::ExtraMetrics metrics_;
+};
+
 }  // namespace
 
 EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& received, std::int64_t num_examples) {
@@ -140,11 +165,8 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
   DeviceFeed feed(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
                   run.data.eval->spec().to_normalize);
   const std::unique_ptr<task::Evaluation> evaluation = run.task->evaluate(*run.model, run.data.eval->spec());
-  std::optional<task::ExampleCollector> collector = make_collector(run, num_examples);
-  if (collector)
-    evaluation->on_answers = [&](const dataset::Batch& batch, const at::Tensor& answers) {
-      collector->add(batch, answers);
-    };
+  AnswerListeners listeners(run, num_examples);
+  listeners.listen_to(*evaluation);
   dataset::Loader& loader = *run.data.eval;
   loader.seek({});
   std::optional<PipelinePass> pipeline;
@@ -182,14 +204,16 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
       group.size() > 1) {
     GroupPool pool(group, run.device);
     evaluation->pool(pool);
-    if (collector) collector->pool(pool);
+    listeners.pool(pool);
   }
   mode.end();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  return {.metrics = evaluation->metrics(),
+  task::Metrics metrics = evaluation->metrics();
+  listeners.append_to(metrics);
+  return {.metrics = std::move(metrics),
           .details = evaluation->details(),
           .seconds = seconds.count(),
-          .examples = collector && run.is_first() ? collector->examples() : task::Examples{}};
+          .examples = run.is_first() ? listeners.examples() : task::Examples{}};
 }
 
 }  // namespace trainctl::train

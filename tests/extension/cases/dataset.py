@@ -143,5 +143,5 @@ CASE = Addition(
                   says=["look_for(const trainctl::dataset::RawPixelsConfig&"], source=CHECKS),
         Forgotten(("src/dataset/raw_pixels.cpp", "", ""), says=["undefined"], program="test_dataset"),
     ],
-    closed_sets=[("src/dataset/config.h", "PlainSourceConfig", "dataset")],
+    closed_sets=[("src/dataset/config.h", "OwnSourceConfig", "dataset")],
 )

@@ -194,5 +194,5 @@ CASE = Addition(
         Forgotten((HEADER, ".is_in_timm = false", ".is_in_timm = true"), says=["GatedMlpConfig", "timm_model(const trainctl"],
                   source="src/pretrained/timm_config.cpp"),
     ],
-    closed_sets=[("src/model/config.h", "NetworkConfig", "model"), ("src/task/config.h", "TaskConfig", "task")],
+    closed_sets=[("src/model/config.h", "OwnNetworkConfig", "model"), ("src/task/config.h", "OwnTaskConfig", "task")],
 )

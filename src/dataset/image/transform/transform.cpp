@@ -210,6 +210,10 @@ Transforms::Transforms(const std::vector<TransformConfig>& configs, const ImageS
   add(phase == Phase::training ? configs : without_randomness(configs));
 }
 
+std::unique_ptr<PixelTransform> build(const PluggedTransformConfig& config) {
+  return config.interface().build(config.config());
+}
+
 void Transforms::add(const std::vector<TransformConfig>& configs) {
   for (const TransformConfig& config : configs) {
     if (const auto* across = config.get_if<RandomHorizontalFlipConfig>())

@@ -62,6 +62,7 @@ std::unique_ptr<PixelTransform> build(const ColorJitterConfig& config);
 std::unique_ptr<PixelTransform> build(const RandAugmentConfig& config);
 std::unique_ptr<PixelTransform> build(const TrivialAugmentConfig& config);
 std::unique_ptr<PixelTransform> build(const AutoAugmentConfig& config);
+std::unique_ptr<PixelTransform> build(const PluggedTransformConfig& config);
 std::unique_ptr<FloatTransform> build(const RandomErasingConfig& config, const ImageShape& shape);
 
 /// Bytes to floats: byte * scale + bias, by channel.

@@ -12,7 +12,13 @@ namespace {
 using torch::jit::Node;
 using torch::jit::Value;
 
+std::map<std::string, LowerOperator, std::less<>>& added_lowerings() {
+  static std::map<std::string, LowerOperator, std::less<>> table;
+  return table;
+}
+
 LowerOperator lowering_of(std::string_view kind) {
+  if (const auto found = added_lowerings().find(kind); found != added_lowerings().end()) return found->second;
   for (const auto* table : {&arithmetic_lowerings(), &activation_lowerings(), &shape_lowerings(), &network_lowerings(),
                             &image_lowerings(), &quantization_lowerings()})
     if (const auto found = table->find(kind); found != table->end()) return found->second;
@@ -20,6 +26,10 @@ LowerOperator lowering_of(std::string_view kind) {
 }
 
 }  // namespace
+
+void add_lowering(const std::string& name, LowerOperator lowering) {
+  added_lowerings()[name] = lowering;
+}
 
 Lowering::Lowering(const torch::jit::Module& module, const Signature& signature)
     : module_(module), signature_(signature) {}

@@ -107,6 +107,10 @@ class Lowering {
   std::unordered_map<const Value*, QParams> levels_;
 };
 
+/// Adds the lowering of an operator of a plug-in, by its name ("mine::scale"). Before an export begins; the operators
+/// of a process are one table, as LibTorch's are.
+void add_lowering(const std::string& name, LowerOperator lowering);
+
 /// By name ("aten::linear"), one table for each room of operators.
 const std::map<std::string_view, LowerOperator>& arithmetic_lowerings();
 const std::map<std::string_view, LowerOperator>& shape_lowerings();

@@ -1,0 +1,11 @@
+# Writes OUTPUT, a header with BUILD and a checksum of all headers under SOURCE. Leaves a file alone that says the same.
+file(GLOB_RECURSE headers RELATIVE ${SOURCE} ${SOURCE}/*.h)
+list(SORT headers)
+set(sums "")
+foreach(header IN LISTS headers)
+  file(SHA256 ${SOURCE}/${header} sum)
+  string(APPEND sums "${header} ${sum}\n")
+endforeach()
+string(SHA256 all "${sums}")
+string(SUBSTRING ${all} 0 12 all)
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "#define TRAINCTL_PLUGIN_ABI \"${BUILD}, headers ${all}\"\n")
