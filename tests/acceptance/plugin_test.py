@@ -99,8 +99,10 @@ class PlugIn(unittest.TestCase):
         exported = self.root / "model.onnx"
         self.done("export", self.root / "operator", "--format", "onnx", "--output", exported)  # compared with ONNX Runtime
         self.done("profile", config, "--run-dir", self.root / "profiled")
+        whole = self.train(config, "in_fp32")
         half = self.train(self.write("half", model=LAYERS, change=lambda text: text + "amp: bf16\n"), "half")
-        self.assertLess(half[20], half[1])
+        for step in whole:
+            self.assertAlmostEqual(half[step], whole[step], delta=5e-2 * whole[step], msg=f"step {step}")
 
     def test_the_kernel_for_gpus_computes_what_the_reference_does(self):
         if shutil.which("nvidia-smi") is None or subprocess.run(["nvidia-smi"], capture_output=True).returncode != 0:

@@ -90,6 +90,19 @@ class Seq2Seq(unittest.TestCase):
                 for step, loss in expected.items():
                     self.assertAlmostEqual(actual[step], loss, delta=1e-4, msg=f"step {step}")
 
+    def test_a_student_learns_from_a_teacher(self):
+        config = self.write("teacher", steps=30)
+        self.train(config, "teacher")
+        distilled = self.root / "distilled.yaml"
+        settings = f"distillation: {{teacher: {{init_from: {self.root / 'teacher'}}}, weight: 1}}\n"
+        distilled.write_text(config.read_text().replace("dropout: 0.1", "dropout: 0").replace("label_smoothing: 0.1", "label_smoothing: 0") + settings)
+        # The divergence of a network from itself is 0.
+        same = self.train(distilled, "same", "--set", "train.steps=1", "--set", f"model.init_from={self.root / 'teacher'}")
+        self.assertAlmostEqual(same[1], 0, delta=1e-6)
+        student = self.train(distilled, "student", "--set", "model.hidden_size=16")
+        self.assertGreater(student[1], 0.1)
+        self.assertLess(student[30], student[1])
+
     def test_layouts_that_a_t5_cannot_have_are_refused(self):
         config = self.write("refused")
         for setting, message in {"distributed.tensor=2": "the layers of t5 can't be split over ranks",

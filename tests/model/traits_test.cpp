@@ -52,7 +52,7 @@ TEST_CASE("every network has the parameters that its traits name", "[model]") {
       if constexpr (!std::same_as<Network, model::TorchScriptConfig>) check_names(network);  // its file names them
     };
     (check(Networks::starter()), ...);
-  }(std::type_identity<model::NetworkConfig>());
+  }(std::type_identity<model::OwnNetworkConfig>());
 }
 
 TEST_CASE("kinds are listed by what they are", "[model]") {

@@ -19,7 +19,12 @@ using testing::SmallNet;
 
 template <class... Rules>
 std::vector<UpdateRuleConfig> with_their_defaults(const config::OneOf<Rules...>&) {
-  return {Rules{}...};
+  std::vector<UpdateRuleConfig> rules;
+  const auto add = [&]<class Rule>(std::type_identity<Rule>) {
+    if constexpr (!config::ForPlugIns<Rule>) rules.push_back(Rule{});
+  };
+  (add(std::type_identity<Rules>()), ...);
+  return rules;
 }
 
 /// Every rule, with all its state in use.

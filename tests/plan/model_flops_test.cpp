@@ -70,7 +70,7 @@ void check_all(const std::variant<Configs...>&) {
 }
 
 TEST_CASE("A network's FLOPs per sample are the sum over its operators", "[plan]") {
-  check_all(model::NetworkConfig{}.value);
+  check_all(model::OwnNetworkConfig{}.value);
 }
 
 }  // namespace
