@@ -39,7 +39,7 @@ train: {epochs: 4}
   temperature: 4
   weight: 0.7                        # the rest is the task's own loss
 )"},
-    {"metrics", R"(metrics: [brier_score]
+    {"metrics[]", R"(metrics: [brier_score]
 )"},
     {"optimizer", R"(optimizer:
   kind: sgd

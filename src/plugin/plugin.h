@@ -69,4 +69,4 @@ class Registry {
 }  // namespace trainctl::plugin
 
 /// Each plug-in defines this function. It is called once, when the plug-in is loaded, before any thread is started.
-extern "C" __attribute__((visibility("default"))) void trainctl_plugin(trainctl::plugin::Registry& registry);
+extern "C" [[gnu::visibility("default")]] void trainctl_plugin(trainctl::plugin::Registry& registry);

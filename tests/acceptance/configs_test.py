@@ -84,7 +84,7 @@ class Configs(unittest.TestCase):
         (directory / "base.yaml").write_text(re.search(r"```yaml\n(.*?)```", head, re.S)[1])
         self.assertGreater(len(sections), 10)
         for section in sections:
-            name = re.match(r"`(\w+)`", section)[1]
+            name = re.match(r"`(\w+)(?:\[\])?`", section)[1]
             examples = re.findall(r"```yaml\n(.*?)```", section, re.S)
             self.assertEqual(len(examples), 1, name)
             self.assertRegex(examples[0], rf"(?m)^{name}:")

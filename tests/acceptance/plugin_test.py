@@ -80,14 +80,14 @@ class PlugIn(unittest.TestCase):
         config = self.write("whole", model=LAYERS)
         whole = self.train(config, "whole")
         self.train(config, "cut", "--set", "train.steps=10")
-        rest = self.train(config, "cut", "--resume")
+        rest = self.train(config, "cut")
         self.assertEqual({step: whole[step] for step in range(11, 21)}, {step: rest[step] for step in range(11, 21)})
 
     def test_two_ranks_and_zero_train_as_one_does(self):
         one = self.train(self.write("one"), "one")
         for name, kind in (("ddp", "ddp"), ("zero", "{kind: zero, stage: 3}")):
-            config = self.write(name, change=lambda text: text + f"distributed: {kind}\n")
-            many = self.train(config, name, "--set", "dataset.batch_size=16", "--nproc-per-node", "2")
+            config = self.write(name, change=lambda text, kind=kind: text + f"distributed: {kind}\n")
+            many = self.train(config, name, "--set", "dataset.batch_size=16", "--nproc", "2")
             for step in one:
                 self.assertAlmostEqual(many[step], one[step], delta=2e-4 * one[step], msg=f"{name}, step {step}")
 
