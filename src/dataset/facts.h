@@ -74,6 +74,12 @@ struct UnusedKey {
   std::string used_by;  // formats
 };
 
+/// An input that a dataset names and that isn't there, or isn't what it should be.
+struct InputProblem {
+  std::string key;  // "dataset.train[1]"
+  std::string message;
+};
+
 /// Files that an index.json may list with their checksums.
 struct IndexedFiles {
   std::vector<std::string> patterns;

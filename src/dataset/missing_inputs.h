@@ -8,11 +8,6 @@
 
 namespace trainctl::dataset {
 
-struct InputProblem {
-  std::string key;  // "dataset.train[1]"
-  std::string message;
-};
-
 /// Files, directories, globs and tokenizers of all sources and both phases, in the config's order; empty: all there.
 std::vector<InputProblem> missing_inputs(const DatasetConfig& config);
 

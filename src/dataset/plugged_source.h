@@ -12,7 +12,6 @@ namespace trainctl::dataset {
 
 struct BatchSpec;
 struct BatchSpecHints;
-struct InputProblem;
 struct LoaderOptions;
 struct SampleSpec;
 struct Sources;
