@@ -77,7 +77,7 @@ CASE = Addition(
     section="Adding an optimizer",
     name="adagrad",
     steps={
-        RULES: [Before("using UpdateRuleConfig = ", CONFIG), Before(", AdafactorConfig, PluggedRuleConfig>;", ", AdagradConfig")],
+        RULES: [Before("using UpdateRuleConfig =", CONFIG), Before(", AdafactorConfig, PluggedRuleConfig>;", ", AdagradConfig")],
         "src/optimizer/rule.h": [Before("std::unique_ptr<Optimizer> build(const AdafactorConfig&",
                                         "std::unique_ptr<Optimizer> build(const AdagradConfig& config, ParameterGroups groups);\n")],
         "src/optimizer/adagrad.cpp": [New(SOURCE)],
