@@ -31,7 +31,7 @@ struct PluggedFigure : Plugged<AreaInterface> {
   double area() const { return interface().area(config()); }
 };
 
-/// As a plug-in has them.
+/// A config struct as a plug-in has it, for two kinds.
 template <int Corners>
 struct Polygon {
   static constexpr std::string_view kind = Corners == 3 ? "triangle" : "square";
