@@ -1,9 +1,7 @@
 // A layer of `model: {kind: layers}`: {kind: squared_relu} (https://arxiv.org/abs/2109.08668), by this plug-in's
 // operator.
-#include <ATen/core/dispatch/Dispatcher.h>
-
-#include "example.h"
 #include "model/layer.h"
+#include "example.h"
 
 namespace example {
 namespace {
@@ -27,12 +25,7 @@ struct SquaredReluLayer {
 class SquaredRelu final : public model::UnaryLayer {
  public:
   explicit SquaredRelu(double scale) : scale_(scale) {}
-  at::Tensor compute(const at::Tensor& input) override {
-    static const auto function = c10::Dispatcher::singleton()
-                                     .findSchemaOrThrow("example::squared_relu", "")
-                                     .typed<at::Tensor(const at::Tensor&, double)>();
-    return function.call(input, scale_);
-  }
+  at::Tensor compute(const at::Tensor& input) override { return squared_relu(input, scale_); }
 
  private:
   double scale_;

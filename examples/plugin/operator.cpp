@@ -20,13 +20,6 @@ namespace {
 
 using namespace trainctl;
 
-at::Tensor call(const at::Tensor& x, double scale) {
-  static const auto function = c10::Dispatcher::singleton()
-                                   .findSchemaOrThrow("example::squared_relu", "")
-                                   .typed<at::Tensor(const at::Tensor&, double)>();
-  return function.call(x, scale);
-}
-
 at::Tensor call_backward(const at::Tensor& gradient, const at::Tensor& x, double scale) {
   static const auto function = c10::Dispatcher::singleton()
                                    .findSchemaOrThrow("example::squared_relu_backward", "")
@@ -78,7 +71,7 @@ struct SquaredRelu final : torch::autograd::Function<SquaredRelu> {
     const at::AutoDispatchBelowADInplaceOrView below;
     context->save_for_backward({x});
     context->saved_data["scale"] = scale;
-    return call(x, scale);
+    return squared_relu(x, scale);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
@@ -96,7 +89,7 @@ at::Tensor forward_autocast(const at::Tensor& x, double scale) {
   const c10::DeviceType device = x.device().type();
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(
       at::autocast::get_autocast_dispatch_key_from_device_type(device));
-  return call(at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x, device), scale);
+  return squared_relu(at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x, device), scale);
 }
 
 void lower(exporters::Lowering& to) {
@@ -118,6 +111,13 @@ void load_cuda_kernels() {
 }
 
 }  // namespace
+
+at::Tensor squared_relu(const at::Tensor& x, double scale) {
+  static const auto function = c10::Dispatcher::singleton()
+                                   .findSchemaOrThrow("example::squared_relu", "")
+                                   .typed<at::Tensor(const at::Tensor&, double)>();
+  return function.call(x, scale);
+}
 
 TORCH_LIBRARY(example, library) {
   library.def("squared_relu(Tensor x, float scale) -> Tensor");
