@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """trainctl's training step against stock PyTorch's, interleaved in one run (A B C A B C ...): a Markdown table.
 
-  compare_step.py [--workload demo_cnn fmnist_cnn resnet18 resnet50 bert gpt2 llama] [--rounds 5] [--threads N] [--peers eager tuned compile]
+  compare_step.py [--workload demo_cnn fmnist_cnn resnet18 resnet50 cifar_resnet18 vit lstm bert gpt2 llama] [--rounds 5] [--threads N] [--peers eager tuned compile]
                   [--device cpu|cuda] [--precision fp32|tf32|bf16|fp16] [--trainctl PATH] [--python PATH] [--json FILE]
 
 Each side runs as a process of its own, with the same model, batch, optimizer, precision and threads. trainctl runs whole:
@@ -20,6 +20,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 CNN_DATA = "kind: synthetic_images, channels: 1, height: 28, width: 28, num_classes: 10, num_samples: 16384"
+CIFAR_DATA = "kind: synthetic_images, height: 32, width: 32, num_classes: 10, num_samples: 4096"
 PHOTO_DATA = "kind: synthetic_images, num_samples: 512"
 TOKEN_DATA = "kind: synthetic_tokens, num_samples: 4096, seq_len: 128, vocab_size: 30522"
 TRANSFORMER = "hidden_size: 384, num_layers: 6, num_heads: 12"
@@ -31,6 +32,9 @@ WORKLOADS = {
     "fmnist_cnn": (128, 25, CNN_DATA, "{kind: cnn, channels: [32, 64, 128], num_pools: 2, batch_norm: true, hidden: 256, dropout: 0.3}", "classification"),
     "resnet18": (32, 8, PHOTO_DATA, "{kind: resnet18}", "classification"),
     "resnet50": (16, 6, PHOTO_DATA, "{kind: resnet50}", "classification"),
+    "cifar_resnet18": (64, 8, CIFAR_DATA, "{kind: resnet18, stem: cifar}", "classification"),
+    "vit": (16, 10, PHOTO_DATA, "{kind: vit, " + TRANSFORMER + ", intermediate_size: 1536}", "classification"),
+    "lstm": (8, 12, TOKEN_DATA, "{kind: lstm, hidden_size: 384, num_layers: 2, dropout: 0}", "causal_lm"),
     "bert": (8, 12, TOKEN_DATA + ", mask_probability: 0.15", "{kind: bert, head: masked_lm, " + TRANSFORMER + ", intermediate_size: 1536}", "masked_lm"),
     "gpt2": (8, 12, TOKEN_DATA, "{kind: gpt2, " + TRANSFORMER + ", " + NO_DROPOUT + "}", "causal_lm"),
     "llama": (8, 12, TOKEN_DATA, "{kind: llama, " + TRANSFORMER + ", intermediate_size: 1024}", "causal_lm"),

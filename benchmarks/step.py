@@ -4,8 +4,8 @@
   step.py --workload resnet18 --batch 32 [--seq 128] [--mode eager|compile] [--tuned] [--precision fp32|tf32|bf16|fp16]
           [--accumulate N] [--steps N] [--warmup N] [--threads N] [--device cpu|cuda]
 
-Models are public reference implementations (torchvision's ResNets; transformers' BERT, GPT-2 and Llama with SDPA, 6 layers
-of width 384 and 12 heads, vocabulary 30522) or a plain torch.nn.Sequential; the optimizer is torch.optim.AdamW(fused=True),
+Models are public reference implementations (torchvision's ResNets; transformers' BERT, GPT-2, Llama and ViT with SDPA, 6 layers
+of width 384 and 12 heads, vocabulary 30522) or plain layers of torch.nn; the optimizer is torch.optim.AdamW(fused=True),
 images are channels_last: what PyTorch's own performance guide recommends.
 --tuned (CPU): glibc keeps freed memory instead of returning it to the system, which saves stock PyTorch the page faults of
 each step. It is the stronger peer; quote both.
@@ -18,7 +18,7 @@ import resource
 import statistics
 import sys
 import time
-from typing import Callable
+import types
 
 import torch
 from torch import nn
@@ -50,7 +50,48 @@ def torchvision_model(name):
     return getattr(torchvision.models, name)(num_classes=1000)
 
 
+def cifar_resnet18():
+    """torchvision's, with the stem for small images: a convolution of 3 x 3 pixels and no pooling."""
+    import torchvision
+    model = torchvision.models.resnet18(num_classes=10)
+    model.conv1, model.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+    return model
+
+
 VOCABULARY, LAYERS, WIDTH, HEADS = 30522, 6, 384, 12
+
+
+class LogitsOnly(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, images):
+        return self.model(pixel_values=images).logits
+
+
+def vit():
+    from transformers import ViTConfig, ViTForImageClassification
+    return LogitsOnly(ViTForImageClassification(ViTConfig(hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+                                                          intermediate_size=4 * WIDTH, num_labels=1000, attn_implementation="sdpa")))
+
+
+class LanguageLstm(nn.Module):
+    """PyTorch's example of word language models: embedding, LSTM and output layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Embedding(VOCABULARY, WIDTH), nn.Linear(WIDTH, VOCABULARY)
+        self.lstm = nn.LSTM(WIDTH, WIDTH, 2, batch_first=True)
+
+    def forward(self, input_ids, labels):
+        logits = self.decoder(self.lstm(self.encoder(input_ids))[0])
+        loss = nn.functional.cross_entropy(logits[:, :-1].reshape(-1, VOCABULARY), labels[:, 1:].reshape(-1))
+        return types.SimpleNamespace(loss=loss)
+
+
+def lstm():
+    return LanguageLstm()
 
 
 def bert():
@@ -105,6 +146,9 @@ WORKLOADS = {
     "fmnist_cnn": (fmnist_cnn, Images(1, 28, 10)),
     "resnet18": (lambda: torchvision_model("resnet18"), Images(3, 224, 1000)),
     "resnet50": (lambda: torchvision_model("resnet50"), Images(3, 224, 1000)),
+    "cifar_resnet18": (cifar_resnet18, Images(3, 32, 10)),
+    "vit": (vit, Images(3, 224, 1000)),
+    "lstm": (lstm, Tokens(0)),
     "bert": (bert, Tokens(0.15)),
     "gpt2": (gpt2, Tokens(0)),
     "llama": (llama, Tokens(0)),

@@ -49,7 +49,8 @@ TORCH_LIBRARY_IMPL(aten, Fake, library) {
 }
 
 TORCH_LIBRARY_IMPL(trainctl, Fake, library) {
-  library.impl("short_attention", torch::CppFunction::makeFromBoxedFunction<&intercept_any>());
+  for (const char* name : {"short_attention", "winograd_convolution"})
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&intercept_any>());
 }
 
 TORCH_LIBRARY_IMPL(mkldnn, Fake, library) {

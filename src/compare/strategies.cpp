@@ -83,6 +83,18 @@ Strategy channels_last(const FlatConfig& config, Convolutions convolutions) {
           .is_on = value_of(config, "model.memory_format") != "contiguous"};  // `auto` uses it for convolutions
 }
 
+Strategy winograd(const FlatConfig& config, Convolutions convolutions) {
+  if (convolutions == Convolutions::none)
+    throw makes_no_difference("winograd",
+                              "only convolutions use it, and model.kind is " + value_of(config, "model.kind"));
+  if (const std::string mode = value_of(config, "amp.mode"); mode != "fp32")
+    throw makes_no_difference("winograd", "only float32 uses it, and amp.mode is " + mode);
+  return {.name = "winograd",
+          .on = {"model.convolution_algorithm=auto"},
+          .off = {"model.convolution_algorithm=direct"},
+          .is_on = value_of(config, "model.convolution_algorithm") != "direct"};
+}
+
 Strategy fused(const FlatConfig& config) {
   const std::string value = value_of(config, "optimizer.fused");
   if (value.empty())
@@ -104,7 +116,8 @@ std::vector<Known> known(Convolutions convolutions) {
           {"workers", workers},
           {"fused", fused},
           {"activation_checkpointing", activation_checkpointing},
-          {"channels_last", [=](const FlatConfig& config) { return channels_last(config, convolutions); }}};
+          {"channels_last", [=](const FlatConfig& config) { return channels_last(config, convolutions); }},
+          {"winograd", [=](const FlatConfig& config) { return winograd(config, convolutions); }}};
 }
 
 }  // namespace

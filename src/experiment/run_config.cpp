@@ -13,8 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// What a run's model says beside its network: how it was trained.
-constexpr std::array<std::string_view, 7> kOfTraining = {"memory_format", "init_from", "init_policy", "mup",
-                                                         "lora",          "freeze",    "placement"};
+constexpr std::array<std::string_view, 8> kOfTraining = {
+    "memory_format", "convolution_algorithm", "init_from", "init_policy", "mup", "lora", "freeze", "placement"};
 
 /// Returns the run's config.yaml, beside its checkpoints; none if the path is of no run.
 std::optional<fs::path> config_of_run(fs::path path) {

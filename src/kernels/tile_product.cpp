@@ -17,14 +17,14 @@ TRAINCTL_INLINE void tile(const LeftFactor& left, const RightFactor& right, cons
     Floats row[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) load(b + v * V::kLanes, row[v]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < kTileRows; ++r) {
       const float one = a[r * left.row_stride];
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sums[r][v] += one * row[v];
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
@@ -40,23 +40,26 @@ TRAINCTL_INLINE void tile(const LeftFactor& left, const RightFactor& right, cons
   }
 }
 
+/// Computes as many of the rows as whole tiles have. Moves `left` and `result` to those that are left.
+template <class V, int kTileRows, int kVectors>
+TRAINCTL_INLINE void whole_tiles(LeftFactor& left, const RightFactor& right, Result& result, std::int64_t& rows,
+                                 std::int64_t inner, float factor, Into into) {
+  for (; rows >= kTileRows; rows -= kTileRows) {
+    tile<V, kTileRows, kVectors>(left, right, result, inner, factor, into);
+    left.data += kTileRows * left.row_stride;
+    result.data += kTileRows * result.row_stride;
+  }
+}
+
 template <class V, int kVectors>
-TRAINCTL_INLINE void rows_of_tiles(const LeftFactor& left, const RightFactor& right, const Result& result,
-                                   const TileShape& shape, float factor, Into into) {
-  constexpr std::int64_t kTileRows = 4;
-  LeftFactor from = left;
-  Result to = result;
-  std::int64_t i = 0;
-  for (; i + kTileRows <= shape.rows; i += kTileRows) {
-    tile<V, kTileRows, kVectors>(from, right, to, shape.inner, factor, into);
-    from.data += kTileRows * left.row_stride;
-    to.data += kTileRows * result.row_stride;
-  }
-  for (; i < shape.rows; ++i) {
-    tile<V, 1, kVectors>(from, right, to, shape.inner, factor, into);
-    from.data += left.row_stride;
-    to.data += result.row_stride;
-  }
+TRAINCTL_INLINE void rows_of_tiles(LeftFactor left, const RightFactor& right, Result result, const TileShape& shape,
+                                   float factor, Into into) {
+  // Sums of 8 rows and 2 vectors fill AVX-512's 32 registers by half; the older sets have 16 registers.
+  constexpr int kTileRows = V::kLanes == 16 ? 8 : 6;
+  std::int64_t rows = shape.rows;
+  whole_tiles<V, kTileRows, kVectors>(left, right, result, rows, shape.inner, factor, into);
+  whole_tiles<V, 4, kVectors>(left, right, result, rows, shape.inner, factor, into);
+  whole_tiles<V, 1, kVectors>(left, right, result, rows, shape.inner, factor, into);
 }
 
 struct Product {

@@ -22,6 +22,7 @@ class ConvolutionBlock final : public UnaryLayer {
 
   at::Tensor compute(const at::Tensor& input) override {
     at::Tensor value = convolution_.forward(input);
+    if (norm_ != nullptr && pool_ == Pool::none) return norm_->forward_relu(value);
     if (norm_ != nullptr) value = norm_->forward(value);
     // max(relu(x)) = relu(max(x)), gradients included; pooling first leaves ReLU a quarter of the values.
     if (pool_ == Pool::max_2x2) value = max_pool_2x2(value);

@@ -269,6 +269,9 @@ std::vector<std::string> kinds_where(Condition condition) {
 
 enum class MemoryFormat { auto_, contiguous, channels_last };
 
+/// auto_: Winograd's where it is the faster one. direct: LibTorch's operators alone.
+enum class ConvolutionAlgorithm { auto_, direct };
+
 /// What may differ between the model and the weights it starts from. new_head: its output head, which keeps its first
 /// values where the file has none or another shape. strict: nothing. partial: anything, as long as something fits.
 enum class InitPolicy { new_head, strict, partial };
@@ -293,6 +296,7 @@ struct LayerPlaceConfig {
 struct ModelConfig {
   NetworkConfig network;
   MemoryFormat memory_format = MemoryFormat::auto_;
+  ConvolutionAlgorithm convolution_algorithm = ConvolutionAlgorithm::auto_;
   std::optional<std::string> init_from;
   InitPolicy init_policy = InitPolicy::new_head;
   std::optional<MupConfig> mup{};
@@ -307,6 +311,9 @@ struct ModelConfig {
         choice<&ModelConfig::network>("The network.", config::required_unless("init_from")),
         field<&ModelConfig::memory_format>("Layout of images and convolution weights in memory; `auto` takes the "
                                            "faster one for the network and device."),
+        field<&ModelConfig::convolution_algorithm>(
+            "On a CPU: `auto` computes convolutions of 3 x 3 pixels by Winograd's algorithm where that is faster, "
+            "`direct` none. Only with float32 and channels_last."),
         field<&ModelConfig::init_from>(
             "Weights to start from: a directory in Hugging Face layout, a file of safetensors or torch.save (.pth, "
             ".pt, .bin), or a run or checkpoint directory. A config.json beside them gives the kind and the sizes "

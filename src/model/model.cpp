@@ -10,6 +10,7 @@
 #include "model/freeze.h"
 #include "model/layer_list/operators.h"
 #include "model/layers/batch_norm.h"
+#include "model/layers/convolution.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
 #include "model/lora.h"
@@ -296,6 +297,10 @@ std::unique_ptr<Model> build(const PluggedNetworkConfig& config, const InputSpec
 
 std::unique_ptr<Model> build(const ModelConfig& config, const InputSpec& input) {
   std::unique_ptr<Model> model = config.network.visit([&](const auto& network) { return build(network, input); });
+  if (config.convolution_algorithm == ConvolutionAlgorithm::direct)
+    model->visit_layers([](const std::string&, Layer& layer) {
+      if (auto* convolution = dynamic_cast<Convolution*>(&layer)) convolution->set_winograd(kernels::Winograd::never);
+    });
   if (config.mup) parametrize(*model, config, input);
   if (config.lora) add_adapters(*model, *config.lora);
   freeze(*model, config.freeze);

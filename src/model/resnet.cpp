@@ -49,9 +49,8 @@ class BasicBlock final : public UnaryLayer {
                       : &child<Shortcut>("downsample", spec.in_channels, spec.width, spec.stride)) {}
 
   at::Tensor compute(const at::Tensor& input) override {
-    at::Tensor value = relu_in_place(bn1_.forward(conv1_.forward(input)));
-    value = bn2_.forward(conv2_.forward(value));
-    return relu_in_place(value.add_(shortcut_ == nullptr ? input : shortcut_->forward(input)));
+    const at::Tensor value = conv2_.forward(bn1_.forward_relu(conv1_.forward(input)));
+    return bn2_.forward_relu(value, shortcut_ == nullptr ? input : shortcut_->forward(input));
   }
 
   ImageShape output_shape(const ImageShape& input) const { return conv1_.output_shape(input); }
@@ -85,10 +84,9 @@ class Bottleneck final : public UnaryLayer {
                       : &child<Shortcut>("downsample", spec.in_channels, spec.width * kExpansion, spec.stride)) {}
 
   at::Tensor compute(const at::Tensor& input) override {
-    at::Tensor value = relu_in_place(bn1_.forward(conv1_.forward(input)));
-    value = relu_in_place(bn2_.forward(conv2_.forward(value)));
-    value = bn3_.forward(conv3_.forward(value));
-    return relu_in_place(value.add_(shortcut_ == nullptr ? input : shortcut_->forward(input)));
+    at::Tensor value = bn1_.forward_relu(conv1_.forward(input));
+    value = conv3_.forward(bn2_.forward_relu(conv2_.forward(value)));
+    return bn3_.forward_relu(value, shortcut_ == nullptr ? input : shortcut_->forward(input));
   }
 
   ImageShape output_shape(const ImageShape& input) const { return conv3_.output_shape(conv2_.output_shape(input)); }
@@ -117,9 +115,10 @@ class Stem final : public UnaryLayer {
         bn1_(child<BatchNorm>("bn1", 64)) {}
 
   at::Tensor compute(const at::Tensor& input) override {
-    const at::Tensor value = bn1_.forward(conv1_.forward(input));
+    const at::Tensor value = conv1_.forward(input);
+    if (kind_ != ResNetStem::imagenet) return bn1_.forward_relu(value);
     // max(relu(x)) = relu(max(x)), gradients included; pooling first leaves ReLU a quarter of the values.
-    return relu_in_place(kind_ == ResNetStem::imagenet ? max_pool_3x3_stride2(value) : value);
+    return relu_in_place(max_pool_3x3_stride2(bn1_.forward(value)));
   }
 
   ImageShape output_shape(const ImageShape& input) const {

@@ -1,6 +1,5 @@
 // Pre-activation residual network of https://arxiv.org/abs/1605.07146: BatchNorm and ReLU precede each convolution.
 #include "core/error.h"
-#include "model/layers/activation.h"
 #include "model/layers/batch_norm.h"
 #include "model/layers/convolution.h"
 #include "model/layers/dropout.h"
@@ -32,8 +31,8 @@ class WideBlock final : public UnaryLayer {
                                             ConvolutionSpec{spec.in_channels, spec.out_channels, 1, spec.stride})) {}
 
   at::Tensor compute(const at::Tensor& input) override {
-    const at::Tensor activated = relu_in_place(bn1_.forward(input));
-    at::Tensor value = relu_in_place(bn2_.forward(conv1_.forward(activated)));
+    const at::Tensor activated = bn1_.forward_relu(input);
+    at::Tensor value = bn2_.forward_relu(conv1_.forward(activated));
     value = conv2_.forward(dropout_.forward(value));
     // If the shape changes, the shortcut starts from the activated input.
     return value.add_(shortcut_ == nullptr ? input : shortcut_->forward(activated));
@@ -60,7 +59,7 @@ class WideResNetHead final : public UnaryLayer {
   WideResNetHead(std::int64_t features, std::int64_t num_classes)
       : bn_(child<BatchNorm>("bn", features)), fc_(child<Linear>("fc", features, num_classes)) {}
   at::Tensor compute(const at::Tensor& input) override {
-    return fc_.forward(global_average_pool(relu_in_place(bn_.forward(input))));
+    return fc_.forward(global_average_pool(bn_.forward_relu(input)));
   }
   double flops() const { return fc_.flops(); }
 

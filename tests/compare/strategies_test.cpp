@@ -23,6 +23,7 @@ TEST_CASE("a strategy that the experiment lacks is switched on by its line, and 
   CHECK(find("workers", plain()).on == Assignments{"dataset.num_workers=auto"});
   CHECK(find("activation_checkpointing", plain()).on == Assignments{"activation_checkpointing=full"});
   CHECK(find("channels_last", plain()).off == Assignments{"model.memory_format=contiguous"});
+  CHECK(find("winograd", plain()).off == Assignments{"model.convolution_algorithm=direct"});
 }
 
 TEST_CASE("what the experiment has stays its own", "[compare]") {

@@ -87,6 +87,12 @@ def outputs(depth, dtype, layout=torch.contiguous_format):
     (tensors["train_output"] * cotangent).sum().backward()
     tensors |= {f"gradients/{name}": parameter.grad for name, parameter in model.named_parameters()}
     tensors |= {f"buffers/{name}": value for name, value in model.named_buffers()}
+    if dtype == torch.float32:
+        exact = getattr(torchvision.models, depth)()
+        exact.load_state_dict({name.removeprefix("weights/"): value for name, value in tensors.items() if name.startswith("weights/")})
+        exact = exact.double()
+        (exact(image.double()) * cotangent.double()).sum().backward()
+        tensors |= {f"exact_gradients/{name}": parameter.grad for name, parameter in exact.named_parameters()}
     return tensors
 
 

@@ -6,8 +6,10 @@
 #include <c10/core/GradMode.h>
 
 #include <cmath>
+#include <optional>
 
 #include "core/error.h"
+#include "model/layers/activation.h"
 #include "model/layers/sync_batch_norm.h"
 #include "runtime/recomputation.h"
 
@@ -29,6 +31,7 @@ at::Tensor BatchNorm::compute(const at::Tensor& input) {
                           cudnn);
 
   if (ranks_) return forward_over_ranks(input);
+  if (suits_kernel(input)) return forward_by_kernel(input, {});
   const std::int64_t count = input.numel() / input.size(1);
   if (count < 2)
     throw core::Error("BatchNorm can't train on one value per channel (input " + std::to_string(input.size(0)) + "×" +
@@ -52,18 +55,41 @@ at::Tensor BatchNorm::compute(const at::Tensor& input) {
   return output;
 }
 
+at::Tensor BatchNorm::forward_relu(const at::Tensor& input, const at::Tensor& residual) {
+  const bool is_alone = stand_in() == nullptr && !is_placed() && !ranks_;
+  if (is_training() && is_alone && suits_kernel(input)) {
+    const LayerSpan span(*this);
+    return forward_by_kernel(input, {.add = residual.defined() ? std::optional(residual) : std::nullopt, .relu = true});
+  }
+  at::Tensor value = forward(input);
+  if (residual.defined()) value.add_(residual);
+  return relu_in_place(value);
+}
+
+bool BatchNorm::suits_kernel(const at::Tensor& input) const {
+  return input.numel() > input.size(1) && kernels::suits_batch_norm(input, weight_);
+}
+
+at::Tensor BatchNorm::forward_by_kernel(const at::Tensor& input, const kernels::AfterNorm& after) {
+  const kernels::BatchNormResult result = kernels::batch_norm(input, weight_, bias_, eps_, after);
+  update(result.mean, result.variance, input.numel() / input.size(1));
+  return result.output;
+}
+
 at::Tensor BatchNorm::forward_over_ranks(const at::Tensor& input) {
   const SyncBatchNormResult result = sync_batch_norm(input, weight_, bias_, eps_, *ranks_);
-  if (runtime::Recomputation::is_running()) return result.output;
-  if (when_ == RunningStatistics::on_commit) {
-    gather(result.mean, result.variance, result.count);
-  } else {
-    const c10::NoGradGuard no_grad;
-    num_batches_tracked_.add_(1);
-    running_mean_.lerp_(result.mean.to(running_mean_.scalar_type()), momentum_);
-    running_var_.lerp_(result.variance.to(running_var_.scalar_type()), momentum_);
-  }
+  update(result.mean, result.variance, result.count);
   return result.output;
+}
+
+/// Unless this is a recomputation. `variance` is unbiased.
+void BatchNorm::update(const at::Tensor& mean, const at::Tensor& variance, std::int64_t count) {
+  if (runtime::Recomputation::is_running()) return;
+  if (when_ == RunningStatistics::on_commit) return gather(mean, variance, count);
+  const c10::NoGradGuard no_grad;
+  num_batches_tracked_.add_(1);
+  running_mean_.lerp_(mean.to(running_mean_.scalar_type()), momentum_);
+  running_var_.lerp_(variance.to(running_var_.scalar_type()), momentum_);
 }
 
 void BatchNorm::set_running_statistics(RunningStatistics when) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "kernels/batch_norm.h"
 #include "model/layer.h"
 #include "model/model.h"
 
@@ -26,6 +27,10 @@ class BatchNorm final : public UnaryLayer {
   /// by the running statistics.
   at::Tensor compute(const at::Tensor& input) override;
 
+  /// max(0, norm(input) + residual), with less traffic of memory than by one after the other; without a residual
+  /// max(0, norm(input)).
+  at::Tensor forward_relu(const at::Tensor& input, const at::Tensor& residual = {});
+
   /// From now on training normalises by the batch of all ranks.
   void synchronize(const BatchRanks& ranks) { ranks_ = ranks; }
   /// What was gathered and not committed is dropped.
@@ -35,7 +40,10 @@ class BatchNorm final : public UnaryLayer {
   void commit(std::int64_t updates);
 
  private:
+  bool suits_kernel(const at::Tensor& input) const;
+  at::Tensor forward_by_kernel(const at::Tensor& input, const kernels::AfterNorm& after);
   at::Tensor forward_over_ranks(const at::Tensor& input);
+  void update(const at::Tensor& mean, const at::Tensor& variance, std::int64_t count);
   void gather(const at::Tensor& mean, const at::Tensor& variance, std::int64_t count);
 
   double eps_;

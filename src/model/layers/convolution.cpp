@@ -1,7 +1,5 @@
 #include "model/layers/convolution.h"
 
-#include <ATen/ops/conv2d.h>
-
 #include <cmath>
 
 namespace trainctl::model {
@@ -30,9 +28,10 @@ Convolution::Convolution(const ConvolutionSpec& spec)
       bias_(spec.bias == Bias::none ? nullptr : &parameter("bias", {spec.out_channels}, bias_init(spec))) {}
 
 at::Tensor Convolution::compute(const at::Tensor& input) {
-  const std::int64_t padding = spec_.padding_or_same();
-  return at::conv2d(input, weight_, bias_ == nullptr ? at::Tensor() : *bias_, {spec_.stride, spec_.stride},
-                    at::IntArrayRef{padding, padding}, {spec_.dilation, spec_.dilation}, spec_.groups);
+  return kernels::convolution(
+      input, weight_, bias_ == nullptr ? std::nullopt : std::optional(*bias_),
+      {.stride = spec_.stride, .padding = spec_.padding_or_same(), .dilation = spec_.dilation, .groups = spec_.groups},
+      winograd_);
 }
 
 ImageShape Convolution::output_shape(const ImageShape& input) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "kernels/convolution.h"
 #include "model/layer.h"
 #include "model/layers/bias.h"
 #include "model/layers/image_shape.h"
@@ -33,6 +34,8 @@ class Convolution final : public UnaryLayer {
   explicit Convolution(const ConvolutionSpec& spec);
   at::Tensor compute(const at::Tensor& input) override;  // [B, in, H, W] -> [B, out, H', W']
 
+  void set_winograd(kernels::Winograd winograd) { winograd_ = winograd; }
+
   ImageShape output_shape(const ImageShape& input) const;
   /// Returns the FLOPs of the forward pass of one sample.
   double flops(const ImageShape& input) const;
@@ -41,6 +44,7 @@ class Convolution final : public UnaryLayer {
   ConvolutionSpec spec_;
   at::Tensor& weight_;  // [out, in / groups, k, k]
   at::Tensor* bias_;    // [out], or null
+  kernels::Winograd winograd_ = kernels::Winograd::where_it_suits;
 };
 
 }  // namespace trainctl::model

@@ -3,8 +3,6 @@
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/bmm.h>
-#include <ATen/ops/convolution.h>
-#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/gelu.h>
@@ -31,6 +29,8 @@
 
 #include "core/median.h"
 #include "kernels/attention.h"
+#include "kernels/batch_norm.h"
+#include "kernels/convolution.h"
 #include "kernels/dropout.h"
 #include "kernels/matrix_product.h"
 #include "plan/time/device_rates.h"
@@ -100,6 +100,7 @@ class Bench {
   Makers by_size(const std::function<Probe(std::int64_t elements)>& make) const;
   Probe row_probe(std::int64_t elements) const;
   Probe image_probe(std::int64_t elements) const;
+  Probe batch_norm_probe(const at::Tensor& images, const at::Tensor& ones) const;
   Probe index_probe(std::int64_t elements) const;
 
   RateKey key_;
@@ -142,6 +143,12 @@ Bench::Makers Bench::batched_products() const {
   return makers;
 }
 
+/// Returns a function that computes the gradient of `output`'s sum by `inputs` again and again.
+std::function<void(int)> gradients_of(const at::Tensor& output, const std::vector<at::Tensor>& inputs) {
+  const at::Tensor slope = at::ones_like(output.detach());
+  return [=](int) { torch::autograd::grad({output}, inputs, {slope}, /*retain_graph=*/true); };
+}
+
 std::vector<Bench::ConvolutionShape> Bench::convolution_shapes() const {
   using enum roofline::WorkKind;
   if (key_.kind == pointwise || key_.kind == pointwise_backward)
@@ -157,33 +164,22 @@ Bench::Makers Bench::convolutions(bool backward) const {
   Makers makers;
   for (const ConvolutionShape& shape : convolution_shapes())
     makers.emplace_back([this, shape, backward] {
+      const bool is_stem = shape.channels <= 4;  // nobody asks for the gradient of the images
+      const at::AutoGradMode grad(backward);
       const at::Tensor input = image({shape.batch, shape.channels, shape.size, shape.size});
       const at::Tensor weight = image({shape.out, shape.channels / shape.groups, shape.kernel, shape.kernel});
-      const std::vector<std::int64_t> stride{shape.stride, shape.stride};
-      const std::vector<std::int64_t> padding{shape.kernel / 2, shape.kernel / 2};
-      const std::vector<std::int64_t> ones{1, 1};
-      const std::vector<std::int64_t> zeros{0, 0};
-      const auto forward = [=] {
-        return at::convolution(input, weight, {}, stride, padding, ones, false, zeros, shape.groups);
-      };
+      input.set_requires_grad(backward && !is_stem);
+      weight.set_requires_grad(backward);
+      const kernels::ConvolutionGeometry geometry{
+          .stride = shape.stride, .padding = shape.kernel / 2, .dilation = 1, .groups = shape.groups};
+      const auto forward = [=] { return kernels::convolution(input, weight, {}, geometry); };
       const at::Tensor output = forward();
-      const bool is_stem = shape.channels <= 4;  // nobody asks for the gradient of the images
       const double flops = 2.0 * static_cast<double>(output.numel()) * static_cast<double>(weight.numel()) /
                            static_cast<double>(shape.out) * (backward && !is_stem ? 2 : 1);
       if (!backward) return Probe{flops, [=](int) { forward(); }};
-      const at::Tensor gradient = at::ones_like(output);
-      return Probe{flops, [=](int) {
-                     at::convolution_backward(gradient, input, weight, at::nullopt, stride, padding, ones, false, zeros,
-                                              shape.groups, {!is_stem, true, false});
-                   }};
+      return Probe{flops, gradients_of(output, is_stem ? std::vector{weight} : std::vector{input, weight})};
     });
   return makers;
-}
-
-/// Returns a function that computes the gradient of `output`'s sum by `inputs` again and again.
-std::function<void(int)> gradients_of(const at::Tensor& output, const std::vector<at::Tensor>& inputs) {
-  const at::Tensor slope = at::ones_like(output.detach());
-  return [=](int) { torch::autograd::grad({output}, inputs, {slope}, /*retain_graph=*/true); };
 }
 
 Bench::Makers Bench::attentions(bool backward) const {
@@ -291,6 +287,7 @@ Probe Bench::image_probe(std::int64_t elements) const {
             }};
   }
   const at::Tensor weight = at::ones({kChannels}, floats_);
+  if (kernels::suits_batch_norm(x, weight)) return batch_norm_probe(x, weight);
   const auto forward = [=] {
     return at::native_batch_norm(x, weight, weight, at::zeros_like(weight), at::ones_like(weight), true, 0.1, 1e-5);
   };
@@ -299,6 +296,17 @@ Probe Bench::image_probe(std::int64_t elements) const {
   return {bytes(3 * n), [=, y = output, m = mean, d = deviation](int) {
             at::native_batch_norm_backward(y, x, weight, weight, weight, m, d, true, 1e-5, {true, true, true});
           }};
+}
+
+/// Makes a probe of our own kernel, of images or their gradients.
+Probe Bench::batch_norm_probe(const at::Tensor& images, const at::Tensor& ones) const {
+  const bool backward = key_.kind == roofline::WorkKind::batch_norm_backward;
+  const at::AutoGradMode grad(backward);
+  const at::Tensor x = images.detach().set_requires_grad(backward), weight = ones.detach().set_requires_grad(backward);
+  const auto forward = [=] { return kernels::batch_norm(x, weight, ones, 1e-5).output; };
+  const auto n = static_cast<double>(images.numel());
+  if (!backward) return {bytes(2 * n), [=](int) { forward(); }};
+  return {bytes(3 * n), gradients_of(forward(), {x, weight})};
 }
 
 /// Makes a probe that selects rows of 256 values by their numbers.

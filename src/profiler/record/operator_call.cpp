@@ -27,11 +27,13 @@ std::int64_t number_of(const Lists& lists, std::size_t which, std::size_t dim, s
 }
 
 roofline::Operation::Shape convolved_shape(const roofline::DispatchedOperator& call, const Lists& lists) {
-  const auto* geometry = std::ranges::find(kGeometries, call.name, &Geometry::name);
-  if (geometry == std::end(kGeometries) || call.inputs.size() < 2) return {};
+  if (call.inputs.size() < 2) return {};
   const roofline::Operation::Shape& input = call.inputs[0].shape;
   const roofline::Operation::Shape& weight = call.inputs[1].shape;
   if (input.size() < 3 || weight.size() != input.size()) return {};
+  if (call.name == kWinograd) return {input[0], weight[0], input[2], input[3]};
+  const auto* geometry = std::ranges::find(kGeometries, call.name, &Geometry::name);
+  if (geometry == std::end(kGeometries)) return {};
   roofline::Operation::Shape output{input[0], weight[0]};
   for (std::size_t dim = 2; dim < input.size(); ++dim) {
     const std::int64_t stride = std::max<std::int64_t>(1, number_of(lists, geometry->stride, dim - 2, 1));

@@ -249,7 +249,7 @@ class Reader {
       const double allocated = result == written.end() ? 0 : result->second;
       const roofline::DispatchedOperator call = recorded_call(*fields, allocated);
       const roofline::Operation cost = roofline::operator_cost(call, roofline::find_cost_rule(call.name));
-      if (call.name == "aten::convolution") add_convolution(index, call, *fields);
+      if (call.name == "aten::convolution" || call.name == kWinograd) add_convolution(index, call, *fields);
       if (!computes[place]) event.flops = cost.flops;
       if (!moves[place] || event.flops > 0) event.bytes = cost.bytes;
       if (event.parent < 0) continue;
@@ -261,8 +261,11 @@ class Reader {
   }
 
   /// Adds a convolution: (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups).
+  /// Winograd's has only the tensors.
   void add_convolution(std::int32_t index, const roofline::DispatchedOperator& call, const OperatorFields& fields) {
-    const std::vector<std::vector<std::int64_t>> lists = integer_lists(fields);
+    const std::vector<std::int64_t> ones{1, 1};
+    const std::vector<std::vector<std::int64_t>> lists =
+        call.name == kWinograd ? std::vector{ones, ones, ones} : integer_lists(fields);
     if (call.inputs.size() < 2 || call.inputs[0].shape.size() != 4 || call.inputs[1].shape.size() != 4) return;
     if (lists.size() < 3 || lists[0].empty() || lists[1].empty() || lists[2].empty()) return;
     const auto sizes = [](const roofline::TensorUse& tensor) {

@@ -258,7 +258,11 @@ profiler::ProfileSummary RunProfile::finish(const profiler::DataSummary& data) {
   profiler::ProfileSummary summary = profiler_->summary();
   add_throughput(run_, summary);
   summary.data = data;
-  if (!summary.run.memory_format.empty()) summary.layout = probe_layout(summary.convolutions, run_.device);
+  if (!summary.run.memory_format.empty()) {
+    const bool only_direct = run_.experiment.model.convolution_algorithm == model::ConvolutionAlgorithm::direct;
+    summary.layout = probe_layout(summary.convolutions, run_.device,
+                                  only_direct ? kernels::Winograd::never : kernels::Winograd::where_it_suits);
+  }
   if (run_.mesh->world().size() > 1) summary.distributed = compare_ranks(summary);
   summary.findings = profiler::find_findings(summary);
   if (run_.is_first()) write_files(summary, directory_);
