@@ -193,7 +193,8 @@ def measure_workload(workload, options, blas, rate, directory):
     steps = compare_step.measure(workload, options, directory)
     print_operators(workload, rows, options.operators)
     step_seconds = {side: compare_step.median(results, "step_ms") / 1e3 for side, results in steps.items()}
-    return {"arithmetic": arithmetic, "optimizer": optimizer, "gflop": sum(count * flops for _, count, flops, _ in rows) / 1e9, "steps": step_seconds}
+    return {"arithmetic": arithmetic, "optimizer": optimizer, "gflop": sum(count * flops for _, count, flops, _ in rows) / 1e9, "steps": step_seconds,
+            "rounds": steps}
 
 
 def print_shares(found):
@@ -206,8 +207,8 @@ def print_shares(found):
         print(f"| {workload} | {one['gflop']:.1f} | {1e3 * one['arithmetic']:.1f} ms | {1e3 * one['optimizer']:.1f} ms | {1e3 * limit:.1f} ms | " + " | ".join(cells) + " |")
 
 
-def main():
-    parser = compare_step.options_of_rounds(__doc__, ["demo_cnn", "fmnist_cnn", "resnet18", "bert", "gpt2", "llama"])
+def read_options(description):
+    parser = compare_step.options_of_rounds(description, list(compare_step.WORKLOADS))
     parser.set_defaults(rounds=3)
     parser.add_argument("--peers", nargs="+", choices=["eager", "tuned", "compile"], default=["tuned"])
     parser.add_argument("--seconds", type=float, default=0.3, help="for each operator and library")
@@ -217,6 +218,11 @@ def main():
     options.device, options.precision = "cpu", "fp32"
     torch.set_num_threads(options.threads)
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
+    return options
+
+
+def main():
+    options = read_options(__doc__)
     blas, rate = load_blas(options.threads), bandwidth(1)
     print(f"{torch.backends.cpu.get_cpu_capability()}, {options.threads} threads; MKL, oneDNN" + "".join(f", {name}" for name in blas))
     print(f"memory: {rate / 1e9:.1f} GB/s of reading and writing; an operator on one number: {1e6 * launch_seconds(0.3):.1f} µs")

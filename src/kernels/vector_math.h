@@ -46,6 +46,17 @@ auto vectorized(Arguments... arguments) {
   return Loop::template run<Vectors<4>>(arguments...);
 }
 
+/// Does that without AVX-512, for which GCC 12 takes comparisons apart into single floats where two selections share
+/// one.
+template <class Loop, class... Arguments>
+auto vectorized_up_to_avx2(Arguments... arguments) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+  const machine::CpuFeatures& cpu = machine::cpu_features();
+  if (cpu.avx2 && cpu.fma) return run_avx2<Loop>(arguments...);
+#endif
+  return Loop::template run<Vectors<4>>(arguments...);
+}
+
 #define TRAINCTL_INLINE __attribute__((always_inline)) inline
 
 template <class Floats>

@@ -25,8 +25,7 @@ class ConvolutionBlock final : public UnaryLayer {
     if (norm_ != nullptr && pool_ == Pool::none) return norm_->forward_relu(value);
     if (norm_ != nullptr) value = norm_->forward(value);
     // max(relu(x)) = relu(max(x)), gradients included; pooling first leaves ReLU a quarter of the values.
-    if (pool_ == Pool::max_2x2) value = max_pool_2x2(value);
-    return relu_in_place(value);
+    return pool_ == Pool::max_2x2 ? relu_of_max_pool_2x2(value) : relu_in_place(value);
   }
 
   ImageShape output_shape(const ImageShape& input) const {

@@ -2,7 +2,6 @@
 // checkpoints convert in both directions.
 #include <array>
 
-#include "model/layers/activation.h"
 #include "model/layers/batch_norm.h"
 #include "model/layers/convolution.h"
 #include "model/layers/linear.h"
@@ -118,7 +117,7 @@ class Stem final : public UnaryLayer {
     const at::Tensor value = conv1_.forward(input);
     if (kind_ != ResNetStem::imagenet) return bn1_.forward_relu(value);
     // max(relu(x)) = relu(max(x)), gradients included; pooling first leaves ReLU a quarter of the values.
-    return relu_in_place(max_pool_3x3_stride2(bn1_.forward(value)));
+    return relu_of_max_pool_3x3_stride2(bn1_.forward(value));
   }
 
   ImageShape output_shape(const ImageShape& input) const {

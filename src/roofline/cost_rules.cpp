@@ -191,6 +191,8 @@ constexpr NamedRule kOtherRules[] = {
     {"trainctl::dropout", {kWhole, random, ByteRule::by_allocated, 2}},
     {"trainctl::batch_norm", {kWhole, batch_norm, ByteRule::by_allocated, 2}},
     {"trainctl::batch_norm_backward", {kWhole, batch_norm_backward, ByteRule::by_allocated, 3}},
+    {"trainctl::relu_of_max_pool", {kWhole, pooling}},
+    {"trainctl::relu_of_max_pool_backward", {kWhole, pooling_backward}},
     {"trainctl::rms_norm", {kWhole, normalization, ByteRule::by_allocated, 2}},
     {"trainctl::rms_norm_backward", {kWhole, normalization_backward, ByteRule::by_allocated, 3}},
     {"trainctl::rotate", {kWhole, stream, ByteRule::by_allocated, 2}},

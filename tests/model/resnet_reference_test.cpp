@@ -92,8 +92,8 @@ void check_against_torchvision(const TensorMap& reference, Layout layout, Tolera
   CHECK(testing::difference(output.detach(), reference.at("train_output")) <= tolerance.output);
   output.mul(reference.at("cotangent")).sum().backward();
 
-  // Where our own kernels run, both sides round in their own ways: then what counts is the gradient in double
-  // precision.
+  // Where our own kernels run, both sides round in their own ways. Then what counts is the gradient in double
+  // precision, from which stock PyTorch's is up to 1.4e-5 away.
   const bool by_own_kernels = layout == Layout::channels_last && given.scalar_type() == at::kFloat;
   double worst = 0;
   model->visit_parameters([&](const std::string& name, TensorDecl& decl) {
@@ -102,8 +102,9 @@ void check_against_torchvision(const TensorMap& reference, Layout layout, Tolera
     const double off = testing::difference(decl.value.grad().to(expected.scalar_type()), expected);
     worst = std::max(worst, off);
     INFO(name);
-    CHECK(off <= tolerance.gradient);
-    if (by_own_kernels) CHECK(off <= 2 * testing::difference(theirs.to(at::kDouble), expected));
+    const double of_floats = by_own_kernels ? testing::difference(theirs.to(at::kDouble), expected) : 0;
+    CHECK(off <= std::max(tolerance.gradient, 2 * of_floats));
+    CHECK(off <= 2 * tolerance.gradient);
   });
   model->visit_buffers([&](const std::string& name, TensorDecl& decl) {
     INFO(name);

@@ -2,20 +2,21 @@
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/amax.h>
-#include <ATen/ops/max_pool2d.h>
+
+#include "kernels/max_pool.h"
 
 namespace trainctl::model {
 
-at::Tensor max_pool_2x2(const at::Tensor& input) {
-  return at::max_pool2d(input, {2, 2});
+at::Tensor relu_of_max_pool_2x2(const at::Tensor& input) {
+  return kernels::relu_of_max_pool(input, kernels::kPool2x2);
 }
 
 ImageShape max_pool_2x2_shape(const ImageShape& input) {
   return {.channels = input.channels, .height = input.height / 2, .width = input.width / 2};
 }
 
-at::Tensor max_pool_3x3_stride2(const at::Tensor& input) {
-  return at::max_pool2d(input, {3, 3}, {2, 2}, {1, 1});
+at::Tensor relu_of_max_pool_3x3_stride2(const at::Tensor& input) {
+  return kernels::relu_of_max_pool(input, kernels::kPool3x3);
 }
 
 ImageShape max_pool_3x3_stride2_shape(const ImageShape& input) {

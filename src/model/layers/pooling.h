@@ -7,12 +7,12 @@
 
 namespace trainctl::model {
 
-/// The largest of each 2×2; a last odd row or column is dropped.
-at::Tensor max_pool_2x2(const at::Tensor& input);
+/// The largest of each 2×2, or 0 if that is less; a last odd row or column is dropped.
+at::Tensor relu_of_max_pool_2x2(const at::Tensor& input);
 ImageShape max_pool_2x2_shape(const ImageShape& input);
 
-/// 3×3, stride 2, padding 1.
-at::Tensor max_pool_3x3_stride2(const at::Tensor& input);
+/// Does that for windows of 3×3, stride 2, padding 1.
+at::Tensor relu_of_max_pool_3x3_stride2(const at::Tensor& input);
 ImageShape max_pool_3x3_stride2_shape(const ImageShape& input);
 
 /// Mean over all pixels: [B, C, H, W] -> [B, C].

@@ -33,6 +33,7 @@
 #include "kernels/convolution.h"
 #include "kernels/dropout.h"
 #include "kernels/matrix_product.h"
+#include "kernels/max_pool.h"
 #include "plan/time/device_rates.h"
 #include "roofline/device_peaks.h"
 
@@ -100,6 +101,7 @@ class Bench {
   Makers by_size(const std::function<Probe(std::int64_t elements)>& make) const;
   Probe row_probe(std::int64_t elements) const;
   Probe image_probe(std::int64_t elements) const;
+  Probe pool_probe(const at::Tensor& images) const;
   Probe batch_norm_probe(const at::Tensor& images, const at::Tensor& ones) const;
   Probe index_probe(std::int64_t elements) const;
 
@@ -277,7 +279,10 @@ Probe Bench::image_probe(std::int64_t elements) const {
   const at::Tensor x = image({elements / (kChannels * size * size), kChannels, size, size});
   if (key_.kind == roofline::WorkKind::transposition)
     return {bytes(2 * n), [=](int) { x.contiguous(at::MemoryFormat::ChannelsLast); }};
-  if (key_.kind == roofline::WorkKind::pooling || key_.kind == roofline::WorkKind::pooling_backward) {
+  const bool is_pooling = key_.kind == roofline::WorkKind::pooling || key_.kind == roofline::WorkKind::pooling_backward;
+  if (is_pooling && key_.order == roofline::PixelOrder::channels_last && x.is_cpu() && key_.dtype == at::kFloat)
+    return pool_probe(x);
+  if (is_pooling) {
     const auto [output, indices] = at::max_pool2d_with_indices(x, {2, 2}, {2, 2});
     const double indexed = n / 4 * (8.0 / static_cast<double>(c10::elementSize(key_.dtype)));
     if (key_.kind == roofline::WorkKind::pooling)
@@ -296,6 +301,17 @@ Probe Bench::image_probe(std::int64_t elements) const {
   return {bytes(3 * n), [=, y = output, m = mean, d = deviation](int) {
             at::native_batch_norm_backward(y, x, weight, weight, weight, m, d, true, 1e-5, {true, true, true});
           }};
+}
+
+/// Makes a probe of our own kernel, which keeps a byte for each output.
+Probe Bench::pool_probe(const at::Tensor& images) const {
+  const bool backward = key_.kind == roofline::WorkKind::pooling_backward;
+  const at::AutoGradMode grad(backward);
+  const at::Tensor x = images.detach().set_requires_grad(backward);
+  const auto forward = [=] { return kernels::relu_of_max_pool(x, kernels::kPool2x2); };
+  const auto n = static_cast<double>(images.numel());
+  if (!backward) return {bytes(1.3125 * n), [=](int) { forward(); }};
+  return {bytes(1.25 * n), gradients_of(forward(), {x})};
 }
 
 /// Makes a probe of our own kernel, of images or their gradients.

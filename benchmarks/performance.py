@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Measures training steps beside stock PyTorch's, and writes docs/performance.md.
+
+  performance.py [--workload bert resnet18 …] [--rounds 3] [--peers eager tuned compile] [--threads N] [--only-write]
+
+Each workload's figures, of limits.py in this run, go to build/performance/. The page has all workloads that are there: so a long measurement
+may be made in parts, on one quiet machine. The convolutions' table is what the program `winograd` prints, where it is built.
+"""
+import datetime
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import compare_step
+import limits
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FIGURES = ROOT / "build/performance"
+PAGE = ROOT / "docs/performance.md"
+FEATURES = ("sse4_2", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16")
+
+HEAD = """\
+# Performance
+
+Training steps of trainctl and of stock PyTorch on the same networks, in turn on one machine. `python3 benchmarks/performance.py` measures
+and writes this page. What the networks and sides are stands in `benchmarks/compare_step.py` and `step.py`: the same model, batch,
+optimizer (AdamW), float32 and threads. trainctl runs whole, with loader, log and metrics. PyTorch's batch lies ready in memory.
+
+- `eager`: PyTorch as it is, with images in channels_last and the fused AdamW.
+- `tuned`: the same, with glibc told to keep freed memory. It is the stronger peer on a CPU.
+- `compile`: `torch.compile`, without the time of its compilation.
+- The limit of a step is what its products, convolutions and the optimizer's traffic take, each by the fastest of the libraries that
+  `benchmarks/limits.py` finds. Less arithmetic (Winograd) goes beyond it.
+
+"""
+
+
+def machine():
+    info = pathlib.Path("/proc/cpuinfo").read_text()
+    fields = {line.split(":")[0].strip(): line.split(":")[1].strip() for line in info.splitlines() if ":" in line}
+    flags = fields["flags"].split()
+    return f"{fields['model name']}, {', '.join(flag for flag in FEATURES if flag in flags)}"
+
+
+def commit():
+    return subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def measure(options):
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    blas, rate = limits.load_blas(options.threads), limits.bandwidth(1)
+    with tempfile.TemporaryDirectory() as directory:
+        for workload in options.workload:
+            found = limits.measure_workload(workload, options, blas, rate, directory)
+            found |= {"machine": machine(), "threads": options.threads, "commit": commit(), "date": datetime.date.today().isoformat(),
+                      "libraries": ["MKL", "oneDNN", *blas]}
+            (FIGURES / f"{workload}.json").write_text(json.dumps(found, indent=1) + "\n")
+    program = ROOT / "build/release/bin/winograd"
+    if program.exists():
+        table = subprocess.run([program, str(options.threads)], capture_output=True, text=True, check=True).stdout
+        (FIGURES / "winograd.txt").write_text(table)
+
+
+def ratio(found, side):
+    return found["steps"][side] / found["steps"]["trainctl"]
+
+
+def memory(found, side):
+    return statistics.median(one["peak_rss_mib"] for one in found["rounds"][side])
+
+
+def rows(head, lines):
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + " --- |" * len(head), *("| " + " | ".join(line) + " |" for line in lines)]) + "\n"
+
+
+def step_table(all_found, peers):
+    lines = []
+    for workload, found in all_found.items():
+        cells = [workload, str(compare_step.WORKLOADS[workload][0]), compare_step.spread(found["rounds"]["trainctl"])]
+        cells += [compare_step.spread(found["rounds"][peer]) if peer in found["rounds"] else "" for peer in peers]
+        lines.append(cells + [f"**{ratio(found, peer):.2f}×**" if peer in found["rounds"] else "" for peer in peers])
+    return rows(["network", "batch", "trainctl, ms (range)", *(f"{peer}, ms (range)" for peer in peers), *(f"{peer} / trainctl" for peer in peers)], lines)
+
+
+def limit_table(all_found, peers):
+    lines = []
+    for workload, found in all_found.items():
+        limit = found["arithmetic"] + found["optimizer"]
+        shares = [f"{100 * limit / found['steps'][side]:.0f} %" if side in found["steps"] else "" for side in ("trainctl", *peers)]
+        lines.append([workload, f"{found['gflop']:.1f}", f"{1e3 * limit:.1f}", *shares])
+    return rows(["network", "GFLOP", "limit, ms", "trainctl's share", *(f"{peer}'s" for peer in peers)], lines)
+
+
+def memory_table(all_found, peers):
+    lines = []
+    for workload, found in all_found.items():
+        ours = memory(found, "trainctl")
+        theirs = [f"{memory(found, peer):.0f}" if peer in found["rounds"] else "" for peer in peers]
+        share = f"{ours / memory(found, 'tuned'):.2f}" if "tuned" in found["rounds"] else ""
+        lines.append([workload, f"{ours:.0f}", *theirs, share])
+    return rows(["network", "trainctl, MiB", *(f"{peer}, MiB" for peer in peers), "trainctl / tuned"], lines)
+
+
+def where_peers_win(all_found, peers):
+    lost = [f"{workload}: {peer} takes {ratio(found, peer):.2f} of trainctl's time." for workload, found in all_found.items()
+            for peer in peers if peer in found["rounds"] and ratio(found, peer) < 1]
+    return "\n".join(f"- {line}" for line in lost) + "\n" if lost else "In none of these measurements.\n"
+
+
+def write_page():
+    all_found = {workload: json.loads((FIGURES / f"{workload}.json").read_text()) for workload in compare_step.WORKLOADS
+                 if (FIGURES / f"{workload}.json").exists()}
+    peers = [peer for peer in ("eager", "tuned", "compile") if any(peer in found["rounds"] for found in all_found.values())]
+    marks = sorted({f"{found['machine']}; {found['threads']} threads; commit {found['commit']}, {found['date']}" for found in all_found.values()})
+    rounds = sorted({len(found["rounds"]["trainctl"]) for found in all_found.values()})
+    libraries = sorted({", ".join(found["libraries"]) for found in all_found.values()})
+    text = HEAD + "Measured on:\n\n" + "".join(f"- {mark}\n" for mark in marks)
+    text += f"\n{' or '.join(map(str, rounds))} interleaved rounds: medians of the rounds' median steps.\n"
+    text += "\n## Time of a step\n\n" + step_table(all_found, peers)
+    text += "\n## Where a peer still wins\n\n" + where_peers_win(all_found, peers)
+    text += f"\n## Share of the machine's limit\n\nThe fastest of {'; '.join(libraries)} for each operator.\n\n" + limit_table(all_found, peers)
+    text += "\n## Memory\n\nThe process's peak, with the program and its libraries.\n\n" + memory_table(all_found, peers)
+    if (FIGURES / "winograd.txt").exists():
+        text += ("\n## Convolutions\n\nA layer of 3 × 3 pixels by Winograd's algorithm against LibTorch's operator (oneDNN), and the largest errors against\n"
+                 "fp64, relative to the largest output. \"direct\" marks layers that `model.convolution_algorithm: auto` leaves to LibTorch.\n\n"
+                 + (FIGURES / "winograd.txt").read_text())
+    PAGE.write_text(text)
+
+
+def main():
+    only_write = "--only-write" in sys.argv
+    if only_write:
+        sys.argv.remove("--only-write")
+    options = limits.read_options(__doc__)
+    if not only_write:
+        measure(options)
+    write_page()
+
+
+if __name__ == "__main__":
+    main()
