@@ -25,7 +25,7 @@ IMAGES = "dataset: {{kind: synthetic_images, num_samples: 4096, num_eval_samples
 TOKENS = "dataset: {{kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, seq_len: {size}, vocab_size: 8192, batch_size: {batch}, num_workers: 1}}"
 WORKLOADS = {
     "cnn": IMAGES.format(size=28, batch=128) + "\nmodel: {kind: cnn, channels: [32, 64, 128], batch_norm: true, hidden: 256}",
-    "resnet18": IMAGES.format(size=64, batch=32) + "\nmodel: {kind: resnet18}",
+    "resnet18": IMAGES.format(size=64, batch=32) + "\nmodel: {kind: resnet18, memory_format: contiguous}",
     "gpt2": TOKENS.format(size=128, batch=8) + "\nmodel: {kind: gpt2, num_layers: 4, hidden_size: 256, num_heads: 8, max_position_embeddings: 128}\ntask: {kind: causal_lm}",
 }
 OPERATORS = ("aten::convolution_backward", "aten::mkldnn_convolution", "aten::native_batch_norm", "aten::native_batch_norm_backward",
@@ -77,11 +77,11 @@ def self_times(summary):
 def check_self_times(directory, options):
     ours, theirs = {}, {}
     for _ in range(options.rounds):
-        summary = profile(directory, IMAGES.format(size=64, batch=32) + "\nmodel: {kind: resnet18}", options.threads,
+        summary = profile(directory, IMAGES.format(size=64, batch=32) + "\nmodel: {kind: resnet18, memory_format: contiguous}", options.threads,
                           caching_allocator=False, wait=3, warmup=1, active=8)
         for name, ms in self_times(summary).items():
             ours.setdefault(name, []).append(ms)
-        peer = json.loads(run(PYTHON, ROOT / "tests/reference/torch_profile.py", "--batch", 32, "--size", 64, "--steps", 8,
+        peer = json.loads(run(PYTHON, ROOT / "tests/reference/torch_profile.py", "--batch", 32, "--size", 64, "--steps", 8, "--contiguous",
                               "--threads", options.threads))
         for name, entry in peer["operators"].items():
             theirs.setdefault(name, []).append(entry["self_ms"])

@@ -74,30 +74,44 @@ struct PoolRow {
   }
 };
 
+/// A window that has a pixel.
+struct PoolCover {
+  std::int64_t output;  // offset of its output's first channel
+  std::int32_t place;   // of the pixel in it
+};
+
 /// Writes the gradient of one row of inputs, number `row` of its image: each pixel asks the windows that have it.
 template <int kSide, int kStride, int kPadding>
 struct UnpoolRow {
   template <class V>
   TRAINCTL_INLINE static void run(const float* gradient, const std::uint8_t* places, const PoolShape* shape,
                                   std::int64_t row, float* result) {
-    using Ints = typename V::Ints;
     using Floats = typename V::Floats;
-    for (std::int64_t column = 0; column < shape->width; ++column)
+    using Ints = typename V::Ints;
+    constexpr int kMostCovers = (kSide + kStride - 1) / kStride;
+    for (std::int64_t column = 0; column < shape->width; ++column) {
+      PoolCover covers[kMostCovers * kMostCovers];
+      int num_covers = 0;
+      for (std::int64_t i = (row + kPadding) % kStride; i < kSide; i += kStride)
+        for (std::int64_t j = (column + kPadding) % kStride; j < kSide; j += kStride) {
+          const std::int64_t y = (row + kPadding - i) / kStride, x = (column + kPadding - j) / kStride;
+          if (y < 0 || y >= shape->pooled_height || x < 0 || x >= shape->pooled_width) continue;
+          covers[num_covers++] = {(y * shape->pooled_width + x) * shape->channels,
+                                  static_cast<std::int32_t>(i * kSide + j)};
+        }
       for (std::int64_t c = 0; c < shape->channels; c += V::kLanes) {
         Floats sum{};
-        for (std::int64_t i = (row + kPadding) % kStride; i < kSide; i += kStride)
-          for (std::int64_t j = (column + kPadding) % kStride; j < kSide; j += kStride) {
-            const std::int64_t y = (row + kPadding - i) / kStride, x = (column + kPadding - j) / kStride;
-            if (y < 0 || y >= shape->pooled_height || x < 0 || x >= shape->pooled_width) continue;
-            const std::int64_t at = (y * shape->pooled_width + x) * shape->channels + c;
-            Floats g;
-            Ints place{};
-            load(gradient + at, g);
-            load_places<V>(places + at, place);
-            sum += place == static_cast<std::int32_t>(i * kSide + j) ? g : Floats{};
-          }
+        for (int cover = 0; cover < num_covers; ++cover) {
+          const auto& [output, wanted] = covers[cover];
+          Floats g;
+          Ints place{};
+          load(gradient + output + c, g);
+          load_places<V>(places + output + c, place);
+          sum += place == wanted ? g : Floats{};
+        }
         store(sum, result + column * shape->channels + c);
       }
+    }
   }
 };
 

@@ -28,7 +28,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kTilesAtOnce = 64;  // their planes lie in a core's second cache
+constexpr std::int64_t kMostTilesAtOnce = 64;  // their planes lie in a core's second cache
+constexpr std::int64_t kFewestTilesAtOnce = 16;
 constexpr std::int64_t kFewestChannels = 32;
 constexpr std::int64_t kFewestTiles = 128;
 
@@ -88,22 +89,30 @@ PlaneMemory kernel_planes(const at::Tensor& weight, Of of) {
   return memory;
 }
 
-std::int64_t num_blocks(const TiledImages& images) {
-  return (images.tiles() + kTilesAtOnce - 1) / kTilesAtOnce;
+/// The tiles in blocks, of which each thread should get one.
+struct TileBlocks {
+  std::int64_t tiles;
+  std::int64_t size;
+  std::int64_t count() const { return (tiles + size - 1) / size; }
+  Span tiles_of(std::int64_t block) const { return {block * size, std::min(size, tiles - block * size)}; }
+};
+TileBlocks blocks_of(const TiledImages& images) {
+  const std::int64_t each = images.tiles() / at::get_num_threads() / kFewestTilesAtOnce * kFewestTilesAtOnce;
+  return {.tiles = images.tiles(), .size = std::clamp(each, kFewestTilesAtOnce, kMostTilesAtOnce)};
 }
 
-/// The factor and the result, or the two factors, of one thread's products of kTilesAtOnce tiles.
+/// The factor and the result, or the two factors, of one thread's products of a block.
 struct Workspace {
   PlaneMemory first;
   PlaneMemory second;
 };
 /// One for each thread that gets some of `tasks`.
-std::vector<Workspace> workspaces(std::int64_t tasks, std::int64_t first_channels, std::int64_t second_channels,
-                                  std::int64_t second_width) {
+std::vector<Workspace> workspaces(std::int64_t tasks, std::int64_t tiles, std::int64_t first_channels,
+                                  std::int64_t second_channels, std::int64_t second_width) {
   std::vector<Workspace> each;
   for (std::int64_t thread = 0; thread < std::min<std::int64_t>(tasks, at::get_num_threads()); ++thread)
-    each.push_back({PlaneMemory(kTilesAtOnce, first_channels, first_channels),
-                    PlaneMemory(kTilesAtOnce, second_channels, second_width)});
+    each.push_back(
+        {PlaneMemory(tiles, first_channels, first_channels), PlaneMemory(tiles, second_channels, second_width)});
   return each;
 }
 
@@ -125,18 +134,17 @@ void share_out(std::int64_t tasks, std::vector<Workspace>& each, const Share& sh
 void convolve(const at::Tensor& input, const PlaneMemory& kernels, const std::optional<at::Tensor>& bias,
               at::Tensor& output) {
   const TiledImages from = images_of(input), to = images_of(output);
-  const std::int64_t blocks = num_blocks(from);
-  std::vector<Workspace> each = workspaces(blocks, from.channels, to.channels, to.channels);
+  const TileBlocks blocks = blocks_of(from);
+  std::vector<Workspace> each = workspaces(blocks.count(), blocks.size, from.channels, to.channels, to.channels);
   if (runtime::is_fake(input)) return;
   const std::vector<float> zeros = zeros_for(from, to);
   const auto* pixels = input.const_data_ptr<float>();
   const auto* added = bias ? bias->const_data_ptr<float>() : zeros.data();
   auto* results = output.mutable_data_ptr<float>();
   const Planes<const float> right = kernels.planes(from.channels);
-  share_out(blocks, each, [&](std::int64_t begin, std::int64_t end, Workspace& own) {
-    for (std::int64_t first = begin * kTilesAtOnce; first < std::min(end * kTilesAtOnce, from.tiles());
-         first += kTilesAtOnce) {
-      const Span tiles{first, std::min(kTilesAtOnce, from.tiles() - first)};
+  share_out(blocks.count(), each, [&](std::int64_t begin, std::int64_t end, Workspace& own) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const Span tiles = blocks.tiles_of(block);
       const Planes<float> left = own.first.planes(tiles.count), result = own.second.planes(tiles.count);
       patches_to_planes(pixels, from, tiles, {0, from.channels}, zeros.data(), left);
       for (std::int64_t p = 0; p < kWinogradPlanes; ++p)
@@ -165,14 +173,13 @@ Shares shares_of(const Kernels& sizes, std::int64_t blocks) {
   return {.sums = std::clamp<std::int64_t>(threads / groups, 1, std::max<std::int64_t>(blocks, 1)), .groups = groups};
 }
 
-/// Adds the products of `blocks` to `sum` [16, outputs, inputs], for the inputs in `channels`.
-void sum_products(const at::Tensor& input, const at::Tensor& gradient, const Span& blocks, const Span& channels,
-                  Workspace& own, float* sum) {
+/// Adds the products of `some` of the blocks to `sum` [16, outputs, inputs], for the inputs in `channels`.
+void sum_products(const at::Tensor& input, const at::Tensor& gradient, const TileBlocks& blocks, const Span& some,
+                  const Span& channels, Workspace& own, float* sum) {
   const TiledImages images = images_of(input), outputs = images_of(gradient);
   const std::vector<float> zeros = zeros_for(images, outputs);
-  for (std::int64_t block = blocks.first; block < blocks.first + blocks.count; ++block) {
-    const std::int64_t first = block * kTilesAtOnce;
-    const Span tiles{first, std::min(kTilesAtOnce, images.tiles() - first)};
+  for (std::int64_t block = some.first; block < some.first + some.count; ++block) {
+    const Span tiles = blocks.tiles_of(block);
     const Planes<float> left = own.first.planes(tiles.count), right = own.second.planes(tiles.count);
     tiles_to_planes(gradient.const_data_ptr<float>(), outputs, tiles, zeros.data(), left);
     patches_to_planes(input.const_data_ptr<float>(), images, tiles, channels, zeros.data(), right);
@@ -188,19 +195,20 @@ void sum_products(const at::Tensor& input, const at::Tensor& gradient, const Spa
 
 at::Tensor weight_gradient(const at::Tensor& input, const at::Tensor& gradient, const at::Tensor& weight) {
   const Kernels sizes = sizes_of(weight);
-  const std::int64_t blocks = num_blocks(images_of(input));
-  const Shares shares = shares_of(sizes, blocks);
+  const TileBlocks blocks = blocks_of(images_of(input));
+  const Shares shares = shares_of(sizes, blocks.count());
   const std::int64_t channels = sizes.inputs / shares.groups, tasks = shares.sums * shares.groups;
   at::Tensor result = at::empty_like(weight);
   at::Tensor sums = at::zeros({shares.sums, kWinogradPlanes, sizes.outputs, sizes.inputs});
-  std::vector<Workspace> each = workspaces(tasks, sizes.outputs, channels, panel_width(sizes.inputs));
+  std::vector<Workspace> each = workspaces(tasks, blocks.size, sizes.outputs, channels, panel_width(sizes.inputs));
   if (runtime::is_fake(input)) return result;
   auto* const first_sum = sums.mutable_data_ptr<float>();
   share_out(tasks, each, [&](std::int64_t begin, std::int64_t end, Workspace& own) {
     for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t part = task / shares.groups, first = blocks * part / shares.sums;
-      sum_products(input, gradient, {first, blocks * (part + 1) / shares.sums - first},
-                   {task % shares.groups * channels, channels}, own, first_sum + part * (sums.numel() / shares.sums));
+      const std::int64_t part = task / shares.groups, first = blocks.count() * part / shares.sums;
+      const Span some{first, blocks.count() * (part + 1) / shares.sums - first};
+      sum_products(input, gradient, blocks, some, {task % shares.groups * channels, channels}, own,
+                   first_sum + part * (sums.numel() / shares.sums));
     }
   });
   auto* const kernels = result.mutable_data_ptr<float>();

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Stock PyTorch under torch.profiler: one JSON line with the operators' self times, milliseconds a step, and calls a step.
 
-  torch_profile.py --model resnet18 --batch 8 --size 64 --classes 10 --steps 3 [--warmup 3] [--threads N] [--repeat N]
+  torch_profile.py --model resnet18 --batch 8 --size 64 --classes 10 --steps 3 [--warmup 3] [--threads N] [--repeat N] [--contiguous]
 
-The model is torchvision's, channels_last, with cross-entropy and torch.optim.AdamW(fused=True): what `trainctl profile`
+The model is torchvision's, channels_last unless told otherwise, with cross-entropy and torch.optim.AdamW(fused=True): what `trainctl profile`
 runs of the same name. "step_ms": without the profiler, the median; "profiled_step_ms": with it.
 """
 import argparse
@@ -26,13 +26,15 @@ def main():
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--contiguous", action="store_true")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    model = getattr(torchvision.models, options.model)(num_classes=options.classes).to(memory_format=torch.channels_last)
+    layout = torch.contiguous_format if options.contiguous else torch.channels_last
+    model = getattr(torchvision.models, options.model)(num_classes=options.classes).to(memory_format=layout)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-    images = torch.randn(options.batch, 3, options.size, options.size).to(memory_format=torch.channels_last)
+    images = torch.randn(options.batch, 3, options.size, options.size).to(memory_format=layout)
     labels = torch.randint(0, options.classes, (options.batch,))
 
     def step():
