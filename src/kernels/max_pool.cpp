@@ -115,6 +115,36 @@ struct UnpoolRow {
   }
 };
 
+/// Does that where no windows overlap, for the pixels of the windows of output row `row`, and those beyond the last
+/// window.
+template <int kSide>
+struct SpreadRow {
+  template <class V>
+  TRAINCTL_INLINE static void run(const float* gradient, const std::uint8_t* places, const PoolShape* shape,
+                                  std::int64_t row, float* image) {
+    using Floats = typename V::Floats;
+    using Ints = typename V::Ints;
+    const std::int64_t pitch = shape->width * shape->channels, used = shape->pooled_width * kSide * shape->channels;
+    float* const first = image + row * kSide * pitch;
+    for (std::int64_t column = 0; column < shape->pooled_width; ++column)
+      for (std::int64_t c = 0; c < shape->channels; c += V::kLanes) {
+        const std::int64_t from = (row * shape->pooled_width + column) * shape->channels + c;
+        Floats g;
+        Ints place{};
+        load(gradient + from, g);
+        load_places<V>(places + from, place);
+#pragma GCC unroll 2
+        for (int i = 0; i < kSide; ++i)
+#pragma GCC unroll 2
+          for (int j = 0; j < kSide; ++j)
+            store(place == i * kSide + j ? g : Floats{},
+                  first + i * pitch + (column * kSide + j) * shape->channels + c);
+      }
+    for (int i = 0; i < kSide; ++i) std::fill(first + i * pitch + used, first + (i + 1) * pitch, 0.0F);
+    if (row + 1 == shape->pooled_height) std::fill(first + kSide * pitch, image + shape->height * pitch, 0.0F);
+  }
+};
+
 /// Calls row(image, its row) for all rows of all images, in several threads.
 template <class Row>
 void over_image_rows(std::int64_t images, std::int64_t rows, const Row& row) {
@@ -161,11 +191,19 @@ struct ReluOfMaxPool final : torch::autograd::Function<ReluOfMaxPool<kSide, kStr
     const auto* dy = gradient.const_data_ptr<float>();
     const auto* chosen = places.const_data_ptr<std::uint8_t>();
     auto* dx = input_gradient.mutable_data_ptr<float>();
-    over_image_rows(places.size(0), shape.height, [&](std::int64_t image, std::int64_t row) {
-      const std::int64_t from = image * shape.pooled_height * shape.pooled_width * shape.channels;
-      vectorized_up_to_avx2<UnpoolRow<kSide, kStride, kPadding>>(
-          dy + from, chosen + from, &shape, row, dx + (image * shape.height + row) * shape.width * shape.channels);
-    });
+    const std::int64_t pooled_size = shape.pooled_height * shape.pooled_width * shape.channels;
+    const std::int64_t row_size = shape.width * shape.channels;
+    if constexpr (kSide == kStride)
+      over_image_rows(places.size(0), shape.pooled_height, [&](std::int64_t image, std::int64_t row) {
+        vectorized_up_to_avx2<SpreadRow<kSide>>(dy + image * pooled_size, chosen + image * pooled_size, &shape, row,
+                                                dx + image * shape.height * row_size);
+      });
+    else
+      over_image_rows(places.size(0), shape.height, [&](std::int64_t image, std::int64_t row) {
+        vectorized_up_to_avx2<UnpoolRow<kSide, kStride, kPadding>>(dy + image * pooled_size,
+                                                                   chosen + image * pooled_size, &shape, row,
+                                                                   dx + (image * shape.height + row) * row_size);
+      });
     return {input_gradient};
   }
 };
