@@ -282,7 +282,7 @@ bool suits_winograd(const at::Tensor& input, const at::Tensor& weight) {
   };
   // The kernels' transform is spread over the tiles.
   const bool has_tiles = images.tiles() >= std::max(kFewestTiles, std::max(sizes.inputs, sizes.outputs) / 2);
-  // Of a tile's 16 products against the 9 of each pixel, those at the border may be in vain.
+  // A tile has 16 products, each of its pixels 9 direct ones. Those for pixels beyond the border are in vain.
   const std::int64_t direct = 9 * images.batch * images.height * images.width;
   return weight.size(2) == 3 && weight.size(3) == 3 && has_channels(sizes.outputs) && has_channels(sizes.inputs) &&
          images.channels == sizes.inputs && has_tiles && 2 * direct >= 3 * kWinogradPlanes * images.tiles();
