@@ -31,7 +31,7 @@ struct LinearTeacher {
 
 struct LinearCrossEntropyOptions {
   double label_smoothing = 0;
-  std::int64_t chunk_size = 0;             // rows of logits at once; 0 takes as many as fit into some tens of MiB
+  std::int64_t chunk_size = 0;             // rows of logits at once; 0: equal chunks of up to 128 MiB, or 128 rows
   const VocabularyPart* part = nullptr;    // null: the weight has all rows
   double softcap = 0;                      // logits become softcap · tanh(logit / softcap); 0: they stay
   const LinearTeacher* teacher = nullptr;  // null: targets are all. Not with a part of the vocabulary

@@ -23,8 +23,8 @@ using torch::autograd::variable_list;
 constexpr std::int64_t kLeastWork = 1 << 21;  // multiplications; below this, call overhead dominates
 
 // MKL reaches two thirds of its speed on products with an extent of vocabulary size, and more on panels of them.
-constexpr std::int64_t kProductPanel = 1024;
-constexpr std::int64_t kWide = 4 * kProductPanel;
+constexpr std::int64_t kProductPanel = 4096;
+constexpr std::int64_t kWide = 2 * kProductPanel;
 
 bool is_float_on_cpu(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.layout() == at::kStrided;
@@ -144,13 +144,14 @@ at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, Produ
   return product;
 }
 
-void add_matrix_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
+void add_matrix_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right, double beta) {
   if (sum.scalar_type() != left.scalar_type()) {
-    sum.add_(at::mm(left, right));
+    const at::Tensor product = at::mm(left, right);
+    beta == 0 ? sum.copy_(product) : sum.mul_(beta).add_(product);
     return;
   }
   for_each_panel(sum, [&](at::Tensor panel, Range rows, Range columns) {
-    panel.addmm_(left.narrow(0, rows.begin, rows.count), right.narrow(1, columns.begin, columns.count));
+    panel.addmm_(left.narrow(0, rows.begin, rows.count), right.narrow(1, columns.begin, columns.count), beta);
   });
 }
 

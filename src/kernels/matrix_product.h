@@ -20,7 +20,8 @@ at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, con
 
 /// left · right of [N, K] and [K, M], outside autograd.
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, ProductLibrary library = product_library());
-/// sum += left · right, outside autograd. `sum` [N, M] is contiguous and of the factors' type or a wider one.
-void add_matrix_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right);
+/// sum = beta · sum + left · right, outside autograd. `sum` [N, M] is contiguous and of the factors' type or a wider one.
+/// With a beta of 0, its values are not read.
+void add_matrix_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right, double beta = 1);
 
 }  // namespace trainctl::kernels

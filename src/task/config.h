@@ -126,7 +126,7 @@ struct CausalLmConfig {
     using C = CausalLmConfig;
     return std::tuple{
         field<&C::label_smoothing>("Share of the target spread over the whole vocabulary.", config::below_one),
-        field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes some tens of MiB of them.",
+        field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes up to 128 MiB of them.",
                                    config::at_least(1)),
         field<&C::metrics>(help::metrics),
     };
@@ -147,7 +147,7 @@ struct MaskedLmConfig {
     using C = MaskedLmConfig;
     return std::tuple{
         field<&C::label_smoothing>("Share of the target spread over the whole vocabulary.", config::below_one),
-        field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes some tens of MiB of them.",
+        field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes up to 128 MiB of them.",
                                    config::at_least(1)),
         field<&C::metrics>(help::metrics),
     };
@@ -169,7 +169,7 @@ struct Seq2SeqLmConfig {
     using C = Seq2SeqLmConfig;
     return std::tuple{
         field<&C::label_smoothing>("Share of the target spread over the whole vocabulary.", config::below_one),
-        field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes some tens of MiB of them.",
+        field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes up to 128 MiB of them.",
                                    config::at_least(1)),
         field<&C::metrics>(help::metrics),
     };

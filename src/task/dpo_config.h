@@ -45,7 +45,7 @@ struct DpoConfig {
         field<&C::reference>("Weights of the reference, a network of the same sizes: as model.init_from. Null takes "
                              "model.init_from, with which training begins.",
                              config::non_empty),
-        field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes some tens of MiB of them.",
+        field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes up to 128 MiB of them.",
                                    config::at_least(1)),
         field<&C::metrics>(help::metrics),
     };

@@ -1,6 +1,7 @@
 // The faster matrix products against the same in double precision.
 #include "kernels/matrix_product.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -9,6 +10,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 namespace trainctl::kernels {
 namespace {
@@ -95,10 +97,15 @@ TEST_CASE("a product whose left side lies transposed, alone or added to a sum, i
       const at::Tensor wanted = sum.to(at::kDouble).add(expected);
       add_matrix_product(sum, left, factor);
       CHECK(difference(sum, wanted) <= 4e-6);
+      at::Tensor unset = at::full({130, 96}, std::nan(""));
+      add_matrix_product(unset, left, factor, 0);
+      CHECK(difference(unset, expected) <= 4e-6);
     }
     at::Tensor wide = at::ones({130, 96}, at::kDouble);
     add_matrix_product(wide, left, right);
     CHECK(difference(wide, at::mm(left, right).to(at::kDouble).add(1)) <= 1e-12);
+    add_matrix_product(wide.fill_(std::nan("")), left, right, 0);
+    CHECK(difference(wide, at::mm(left, right).to(at::kDouble)) <= 1e-12);
   }
 }
 
