@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct HeadsOf {
   T* data;
   std::int64_t batch_stride, head_stride, row_stride;
   T* head(std::int64_t b, std::int64_t h) const { return data + b * batch_stride + h * head_stride; }
+  Rows rows(std::int64_t b, std::int64_t h, std::int64_t count) const { return {head(b, h), row_stride, count}; }
 };
 using Heads = HeadsOf<const float>;
 using WritableHeads = HeadsOf<float>;
@@ -86,10 +88,10 @@ struct Problem {
 /// Transposes [T, d] -> [d, padded(T)], with zeros after the last token.
 void transpose(const float* rows, std::int64_t row_stride, const Problem& in, float* columns) {
   const std::int64_t width = padded(in.tokens);
-  for (std::int64_t t = 0; t < in.tokens; ++t)
-    for (std::int64_t i = 0; i < in.size; ++i) columns[i * width + t] = rows[t * row_stride + i];
-  for (std::int64_t i = 0; i < in.size; ++i)
-    std::fill(columns + i * width + in.tokens, columns + (i + 1) * width, 0.0F);
+  for (std::int64_t begin = 0; begin < width; begin += kBlock)
+    for (std::int64_t i = 0; i < in.size; ++i)
+      for (std::int64_t t = begin; t < begin + kBlock; ++t)
+        columns[i * width + t] = t < in.tokens ? rows[t * row_stride + i] : 0;
 }
 
 /// Computes scores [queries, width] of the query block at `begin` with its visible keys, rounded up to whole vectors.
@@ -118,20 +120,27 @@ class Forward {
     const std::int64_t width = padded(in_.tokens);
     if (keys_.empty()) keys_.resize(static_cast<std::size_t>(in_.size * width));
     if (scores_.empty()) scores_.resize(static_cast<std::size_t>(kBlock * width));
+    values_.resize(static_cast<std::size_t>(in_.size * in_.tokens));
     transpose(k_.head(b, shared), k_.row_stride, in_, keys_.data());
-    const float* values = v_.head(b, shared);
+    pack_rows(v_.rows(b, shared, in_.tokens), in_.size, values_.data());
     for (std::int64_t h = shared * in_.group(); h < (shared + 1) * in_.group(); ++h) {
       float* log_sums = log_sums_ + (b * in_.heads + h) * in_.tokens;
       float* output = output_.head(b, h);
       for (std::int64_t begin = 0; begin < in_.tokens; begin += kBlock) {
         const std::int64_t end = std::min(begin + kBlock, in_.tokens);
         score_block(in_, q_.head(b, h), q_.row_stride, begin, keys_.data(), scores_.data());
+        RowMass masses[kBlock];
         for (std::int64_t t = begin; t < end; ++t)
-          log_sums[t] =
+          masses[t - begin] =
               softmax_row(scores_.data() + (t - begin) * width, padded(in_.seen_before(end)), in_.seen_by(b, t));
-        tile_product({.data = scores_.data(), .row_stride = width, .column_stride = 1}, {values, v_.row_stride},
+        tile_product({.data = scores_.data(), .row_stride = width, .column_stride = 1}, {values_.data(), in_.size},
                      {output + begin * output_.row_stride, output_.row_stride},
                      {.rows = end - begin, .inner = in_.seen_before(end), .columns = in_.size}, 1, Into::nothing);
+        for (std::int64_t t = begin; t < end; ++t) {
+          const auto [largest, sum] = masses[t - begin];
+          scale_row(output + t * output_.row_stride, in_.size, sum == 0 ? 0 : 1 / sum);
+          log_sums[t] = sum == 0 ? std::numeric_limits<float>::infinity() : largest + std::log(sum);
+        }
       }
     }
   }
@@ -142,6 +151,7 @@ class Forward {
   WritableHeads output_;
   float* log_sums_;            // [B, H, T]
   std::vector<float> keys_;    // [d, width]
+  std::vector<float> values_;  // [T, d]
   std::vector<float> scores_;  // [kBlock, width]
 };
 
@@ -174,43 +184,45 @@ class Backward {
       square->resize(static_cast<std::size_t>(in_.tokens * width));
     transpose(k_.head(b, shared), k_.row_stride, in_, keys_.data());
     transpose(v_.head(b, shared), v_.row_stride, in_, values_.data());
+    for (std::vector<float>* rows : {&q_rows_, &k_rows_, &gradient_rows_})
+      rows->resize(static_cast<std::size_t>(in_.size * in_.tokens));
+    pack_rows(k_.rows(b, shared, in_.tokens), in_.size, k_rows_.data());
+    means_.resize(static_cast<std::size_t>(in_.tokens));
     const std::int64_t first = shared * in_.group();
     for (std::int64_t h = first; h < first + in_.group(); ++h) {
-      to_queries(b, h, k_.head(b, shared));
-      to_keys(b, h, shared, h == first ? Into::nothing : Into::sum);
+      pack_rows(q_.rows(b, h, in_.tokens), in_.size, q_rows_.data());
+      pack_rows_with_dots(gradient_.rows(b, h, in_.tokens), output_.rows(b, h, in_.tokens), in_.size,
+                          gradient_rows_.data(), means_.data());
+      to_queries(b, h);
+      to_keys(b, shared, h == first ? Into::nothing : Into::sum);
     }
   }
 
  private:
   /// Computes probabilities and the gradients of scores row by row, then the gradients of the queries.
-  void to_queries(std::int64_t b, std::int64_t h, const float* keys) {
+  void to_queries(std::int64_t b, std::int64_t h) {
     const std::int64_t width = padded(in_.tokens);
-    const float* gradient = gradient_.head(b, h);
-    const float* output = output_.head(b, h);
+    const float* gradient = gradient_rows_.data();
     const float* log_sums = log_sums_ + (b * in_.heads + h) * in_.tokens;
     for (std::int64_t begin = 0; begin < in_.tokens; begin += kBlock) {
       const std::int64_t end = std::min(begin + kBlock, in_.tokens);
       const std::int64_t columns = padded(in_.seen_before(end));
       float* weights = weights_.data() + begin * width;
       float* slopes = slopes_.data() + begin * width;
-      score_block(in_, q_.head(b, h), q_.row_stride, begin, keys_.data(), weights);
-      tile_product(
-          {.data = gradient + begin * gradient_.row_stride, .row_stride = gradient_.row_stride, .column_stride = 1},
-          {values_.data(), width}, {slopes, width}, {.rows = end - begin, .inner = in_.size, .columns = columns}, 1,
-          Into::nothing);
+      score_block(in_, q_rows_.data(), in_.size, begin, keys_.data(), weights);
+      tile_product({.data = gradient + begin * in_.size, .row_stride = in_.size, .column_stride = 1},
+                   {values_.data(), width}, {slopes, width},
+                   {.rows = end - begin, .inner = in_.size, .columns = columns}, 1, Into::nothing);
       for (std::int64_t t = begin; t < end; ++t)
-        softmax_gradient_row(
-            weights + (t - begin) * width, slopes + (t - begin) * width, columns, in_.seen_by(b, t),
-            {.log_sum = log_sums[t],
-             .mean = dot(gradient + t * gradient_.row_stride, output + t * output_.row_stride, in_.size),
-             .scale = in_.scale});
-      tile_product({.data = slopes, .row_stride = width, .column_stride = 1}, {keys, k_.row_stride},
+        softmax_gradient_row(weights + (t - begin) * width, slopes + (t - begin) * width, columns, in_.seen_by(b, t),
+                             {.log_sum = log_sums[t], .mean = means_[static_cast<std::size_t>(t)], .scale = in_.scale});
+      tile_product({.data = slopes, .row_stride = width, .column_stride = 1}, {k_rows_.data(), in_.size},
                    {dq_.head(b, h) + begin * dq_.row_stride, dq_.row_stride},
                    {.rows = end - begin, .inner = in_.seen_before(end), .columns = in_.size}, 1, Into::nothing);
     }
   }
 
-  void to_keys(std::int64_t b, std::int64_t h, std::int64_t shared, Into into) {
+  void to_keys(std::int64_t b, std::int64_t shared, Into into) {
     const std::int64_t width = padded(in_.tokens);
     for (std::int64_t begin = 0; begin < in_.tokens; begin += kBlock) {
       const std::int64_t first = in_.first_to_see(begin);
@@ -218,10 +230,10 @@ class Backward {
           .rows = std::min(kBlock, in_.tokens - begin), .inner = in_.tokens - first, .columns = in_.size};
       const std::int64_t corner = first * width + begin;
       tile_product({.data = weights_.data() + corner, .row_stride = 1, .column_stride = width},
-                   {gradient_.head(b, h) + first * gradient_.row_stride, gradient_.row_stride},
+                   {gradient_rows_.data() + first * in_.size, in_.size},
                    {dv_.head(b, shared) + begin * dv_.row_stride, dv_.row_stride}, shape, 1, into);
       tile_product({.data = slopes_.data() + corner, .row_stride = 1, .column_stride = width},
-                   {q_.head(b, h) + first * q_.row_stride, q_.row_stride},
+                   {q_rows_.data() + first * in_.size, in_.size},
                    {dk_.head(b, shared) + begin * dk_.row_stride, dk_.row_stride}, shape, 1, into);
     }
   }
@@ -230,8 +242,10 @@ class Backward {
   Heads q_, k_, v_, output_, gradient_;
   const float* log_sums_;
   WritableHeads dq_, dk_, dv_;
-  std::vector<float> keys_, values_;     // [d, width]
-  std::vector<float> weights_, slopes_;  // [T, width]: probabilities, gradients of scores
+  std::vector<float> keys_, values_;                    // [d, width]
+  std::vector<float> q_rows_, k_rows_, gradient_rows_;  // [T, d]
+  std::vector<float> means_;                            // [T]: Σ output × its gradient
+  std::vector<float> weights_, slopes_;                 // [T, width]: probabilities, gradients of scores
 };
 
 /// Calls `pass` for each sample and key head; each thread has a copy of `pass`.

@@ -13,8 +13,11 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 /// Sets all bits in the lanes of visible keys.
 template <class V>
 TRAINCTL_INLINE void seen_lanes(const SeenKeys& seen, std::int64_t begin, typename V::Ints& lanes) {
-  const std::int64_t rest = seen.count - begin;
-  for (int i = 0; i < V::kLanes; ++i) lanes[i] = i < rest && (seen.mask == nullptr || seen.mask[begin + i]) ? -1 : 0;
+  const auto rest = static_cast<std::int32_t>(seen.count - begin);
+  for (int i = 0; i < V::kLanes; ++i) lanes[i] = i;
+  lanes = (lanes - rest) >> 31;
+  if (seen.mask == nullptr) return;
+  for (int i = 0; i < V::kLanes; ++i) lanes[i] = i < rest && seen.mask[begin + i] ? -1 : 0;
 }
 
 template <class V>
@@ -24,7 +27,7 @@ TRAINCTL_INLINE bool all_seen(const SeenKeys& seen, std::int64_t begin) {
 
 struct Softmax {
   template <class V>
-  TRAINCTL_INLINE static float run(float* scores, std::int64_t width, SeenKeys seen) {
+  TRAINCTL_INLINE static RowMass run(float* scores, std::int64_t width, SeenKeys seen) {
     using Floats = typename V::Floats;
     const Floats never = Floats{} + kNever;
     Floats largest = never;
@@ -52,14 +55,7 @@ struct Softmax {
       store(y, scores + i);
     }
     const double all = sum_of<V>(mass);
-    const float share = all == 0 ? 0.0F : static_cast<float>(1 / all);
-    for (std::int64_t i = 0; i < width; i += V::kLanes) {
-      load(scores + i, x);
-      x *= share;
-      store(x, scores + i);
-    }
-    return all == 0 ? std::numeric_limits<float>::infinity()
-                    : static_cast<float>(static_cast<double>(shift) + std::log(all));
+    return {.largest = shift, .sum = static_cast<float>(all)};
   }
 };
 
@@ -86,24 +82,51 @@ struct SoftmaxGradient {
   }
 };
 
-struct Dot {
+struct Scale {
   template <class V>
-  TRAINCTL_INLINE static float run(const float* a, const float* b, std::int64_t size) {
-    typename V::Floats sums{};
+  TRAINCTL_INLINE static void run(float* row, std::int64_t size, float factor) {
+    typename V::Floats x;
+    for (std::int64_t i = 0; i < size; i += V::kLanes) {
+      load(row + i, x);
+      x *= factor;
+      store(x, row + i);
+    }
+  }
+};
+
+struct Pack {
+  template <class V>
+  TRAINCTL_INLINE static void run(Rows rows, std::int64_t size, float* packed) {
+    typename V::Floats x;
+    for (std::int64_t t = 0; t < rows.count; ++t)
+      for (std::int64_t i = 0; i < size; i += V::kLanes) {
+        load(rows.data + t * rows.stride + i, x);
+        store(x, packed + t * size + i);
+      }
+  }
+};
+
+struct PackWithDots {
+  template <class V>
+  TRAINCTL_INLINE static void run(Rows rows, Rows others, std::int64_t size, float* packed, float* dots) {
     typename V::Floats x;
     typename V::Floats y;
-    for (std::int64_t i = 0; i < size; i += V::kLanes) {
-      load(a + i, x);
-      load(b + i, y);
-      sums += x * y;
+    for (std::int64_t t = 0; t < rows.count; ++t) {
+      typename V::Floats sums{};
+      for (std::int64_t i = 0; i < size; i += V::kLanes) {
+        load(rows.data + t * rows.stride + i, x);
+        load(others.data + t * others.stride + i, y);
+        sums += x * y;
+        store(x, packed + t * size + i);
+      }
+      dots[t] = static_cast<float>(sum_of<V>(sums));
     }
-    return static_cast<float>(sum_of<V>(sums));
   }
 };
 
 }  // namespace
 
-float softmax_row(float* scores, std::int64_t width, const SeenKeys& seen) {
+RowMass softmax_row(float* scores, std::int64_t width, const SeenKeys& seen) {
   return vectorized<Softmax>(scores, width, seen);
 }
 
@@ -112,8 +135,16 @@ void softmax_gradient_row(float* scores, float* gradients, std::int64_t width, c
   vectorized<SoftmaxGradient>(scores, gradients, width, seen, row);
 }
 
-float dot(const float* a, const float* b, std::int64_t size) {
-  return vectorized<Dot>(a, b, size);
+void scale_row(float* row, std::int64_t size, float factor) {
+  vectorized<Scale>(row, size, factor);
+}
+
+void pack_rows(const Rows& rows, std::int64_t size, float* packed) {
+  vectorized<Pack>(rows, size, packed);
+}
+
+void pack_rows_with_dots(const Rows& rows, const Rows& others, std::int64_t size, float* packed, float* dots) {
+  vectorized<PackWithDots>(rows, others, size, packed, dots);
 }
 
 }  // namespace trainctl::kernels

@@ -10,9 +10,14 @@ struct SeenKeys {
   const bool* mask;    // [count], of these only where true; or null
 };
 
-/// Scores become probabilities in place, zeros (in all `width` places) where nothing is seen. Gives the logarithm of
-/// the sum of their exponentials. `width` is a multiple of kMaxLanes.
-float softmax_row(float* scores, std::int64_t width, const SeenKeys& seen);
+/// What turns exp(score - largest) into a probability.
+struct RowMass {
+  float largest;  // of the scores; 0 where nothing is seen
+  float sum;      // of the exponentials
+};
+/// Scores become exp(score - largest) in place, zeros (in all `width` places) where nothing is seen. `width` is a
+/// multiple of kMaxLanes, as all sizes here.
+RowMass softmax_row(float* scores, std::int64_t width, const SeenKeys& seen);
 
 struct RowGradient {
   float log_sum;
@@ -23,7 +28,18 @@ struct RowGradient {
 void softmax_gradient_row(float* scores, float* gradients, std::int64_t width, const SeenKeys& seen,
                           const RowGradient& row);
 
-/// Σ a b of `size` values, a multiple of kMaxLanes.
-float dot(const float* a, const float* b, std::int64_t size);
+/// row *= factor
+void scale_row(float* row, std::int64_t size, float factor);
+
+struct Rows {
+  const float* data;
+  std::int64_t stride;
+  std::int64_t count;
+};
+/// Copies rows to dense ones: those of a tensor of all heads lie in a page of memory each, and in few of the first
+/// cache's sets.
+void pack_rows(const Rows& rows, std::int64_t size, float* packed);
+/// And takes the inner products with other rows.
+void pack_rows_with_dots(const Rows& rows, const Rows& others, std::int64_t size, float* packed, float* dots);
 
 }  // namespace trainctl::kernels

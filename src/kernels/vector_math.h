@@ -93,19 +93,24 @@ TRAINCTL_INLINE void exponential(typename V::Floats& x) {
   x = fraction * power;
 }
 
-/// The sum of all lanes.
+/// The sum of all lanes. Halves are added to halves, since a sum lane by lane would wait for each addition.
 template <class V>
 TRAINCTL_INLINE double sum_of(const typename V::Floats& x) {
-  double sum = 0;
-  for (int lane = 0; lane < V::kLanes; ++lane) sum += static_cast<double>(x[lane]);
-  return sum;
+  double lanes[V::kLanes];
+  for (int lane = 0; lane < V::kLanes; ++lane) lanes[lane] = static_cast<double>(x[lane]);
+  for (int half = V::kLanes / 2; half > 0; half /= 2)
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  return lanes[0];
 }
 
 template <class V>
 TRAINCTL_INLINE float largest_of(const typename V::Floats& x) {
-  float largest = x[0];
-  for (int lane = 1; lane < V::kLanes; ++lane) largest = largest < x[lane] ? x[lane] : largest;
-  return largest;
+  float lanes[V::kLanes];
+  std::memcpy(lanes, &x, sizeof lanes);
+  for (int half = V::kLanes / 2; half > 0; half /= 2)
+    for (int lane = 0; lane < half; ++lane)
+      lanes[lane] = lanes[lane] < lanes[lane + half] ? lanes[lane + half] : lanes[lane];
+  return lanes[0];
 }
 
 }  // namespace trainctl::kernels
