@@ -79,10 +79,23 @@ at::Tensor logits_of(const Projection& of, at::ScalarType dtype) {
   return logits;
 }
 
-/// Computes the logits [R, V] of some rows in float or double.
-at::Tensor logits_of(const Inputs& in, const at::Tensor& hidden) {
-  return logits_of({.hidden = hidden, .weight = in.weight, .bias = in.bias, .softcap = in.options.softcap},
-                   in.logits_dtype());
+/// Whether to_softmax_gradient() makes the gradient.
+bool has_own_gradient(const Inputs& in) {
+  return in.weight.device().is_cpu() && in.logits_dtype() == at::kFloat && in.options.part == nullptr;
+}
+
+/// Returns the bias that it adds while it reads the logits, where nothing else needs them: the whole one, or none.
+at::Tensor late_bias(const Inputs& in) {
+  return has_own_gradient(in) && !in.teacher && in.options.softcap == 0 ? in.bias : at::Tensor();
+}
+
+enum class Gradient { needed, not_needed };
+
+/// Computes the logits [R, V] of some rows in float or double. Without the bias if that is added with the gradient.
+at::Tensor logits_of(const Inputs& in, const at::Tensor& hidden, Gradient gradient) {
+  Projection projection{.hidden = hidden, .weight = in.weight, .bias = in.bias, .softcap = in.options.softcap};
+  if (gradient == Gradient::needed && late_bias(in).defined()) projection.bias = at::Tensor();
+  return logits_of(projection, in.logits_dtype());
 }
 
 /// Computes the losses [R] of rows from log-probabilities.
@@ -121,8 +134,7 @@ at::Tensor to_gradient_of_part(const Inputs& in, at::Tensor& logits, const at::T
 at::Tensor to_gradient(const Inputs& in, at::Tensor& logits, const at::Tensor& index) {
   const double smoothing = in.options.label_smoothing;
   if (in.options.part != nullptr) return to_gradient_of_part(in, logits, index);
-  if (logits.device().is_cpu() && logits.scalar_type() == at::kFloat)
-    return to_softmax_gradient(logits, index, smoothing);
+  if (has_own_gradient(in)) return to_softmax_gradient(logits, index, smoothing, late_bias(in));
   logits = at::_log_softmax(logits, 1, /*half_to_float=*/false);
   at::Tensor losses = losses_of(in, logits, index);
   logits.exp_();
@@ -169,6 +181,8 @@ at::Tensor run(const Inputs& in, Gradients& gradients, const at::Tensor& row_los
   const std::int64_t rows = in.hidden.size(0);
   const std::int64_t step = in.rows_at_once();
   if (rows == 0 && gradients.weight.defined()) gradients.weight.zero_();
+  const bool is_needed = gradients.hidden.defined() || gradients.weight.defined() || gradients.bias.defined();
+  const Gradient need = is_needed ? Gradient::needed : Gradient::not_needed;
   for (std::int64_t begin = 0; begin < rows; begin += step) {
     const std::int64_t count = std::min(step, rows - begin);
     const at::Tensor hidden = in.hidden.narrow(0, begin, count);
@@ -176,8 +190,8 @@ at::Tensor run(const Inputs& in, Gradients& gradients, const at::Tensor& row_los
     at::Tensor valid = targets.ge(0).to(in.logits_dtype());  // [R]
     if (in.row_weights.defined()) valid.mul_(in.row_weights.narrow(0, begin, count));
     const at::Tensor index = targets.clamp_min(0).unsqueeze(1);  // [R, 1]
-    at::Tensor logits = logits_of(in, hidden);                   // [R, V]
-    if (!gradients.hidden.defined() && !gradients.weight.defined() && !gradients.bias.defined()) {
+    at::Tensor logits = logits_of(in, hidden, need);             // [R, V]
+    if (need == Gradient::not_needed) {
       const at::Tensor losses = losses_of_chunk(in, {begin, count}, logits, index).mul(valid);
       if (row_losses.defined()) row_losses.narrow(0, begin, count).copy_(losses);
       total.add_(losses.sum());
@@ -193,7 +207,8 @@ at::Tensor run(const Inputs& in, Gradients& gradients, const at::Tensor& row_los
     const at::Tensor mask = valid.unsqueeze(1).to(in.weight.scalar_type());  // [R, 1]
     if (gradients.hidden.defined())
       gradients.hidden.narrow(0, begin, count).copy_(matrix_product(slope, in.weight).mul_(mask));
-    if (gradients.weight.defined()) add_matrix_product(gradients.weight, slope.t(), hidden.mul(mask), begin == 0 ? 0 : 1);
+    if (gradients.weight.defined())
+      add_matrix_product(gradients.weight, slope.t(), hidden.mul(mask), begin == 0 ? 0 : 1);
   }
   return total;
 }

@@ -18,10 +18,10 @@ ProductLibrary product_library();
 at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias = {},
                           ProductLibrary library = product_library());
 
-/// left · right of [N, K] and [K, M], outside autograd.
-at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, ProductLibrary library = product_library());
-/// sum = beta · sum + left · right, outside autograd. `sum` [N, M] is contiguous and of the factors' type or a wider one.
-/// With a beta of 0, its values are not read.
+/// left · right of [N, K] and [K, M], outside autograd. By the faster library for these shapes, if none is given.
+at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, std::optional<ProductLibrary> library = {});
+/// sum = beta · sum + left · right, outside autograd. `sum` [N, M] is contiguous and of the factors' type or a wider
+/// one. With a beta of 0, its values are not read.
 void add_matrix_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right, double beta = 1);
 
 }  // namespace trainctl::kernels

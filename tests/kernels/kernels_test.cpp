@@ -183,6 +183,17 @@ TEST_CASE("the softmax's gradient in place is LibTorch's, for rows of any width 
       const at::Tensor actual = to_softmax_gradient(gradient, targets, smoothing);
       CHECK(gradient.to(at::kDouble).sub(exact.grad()).abs().max().item<double>() <= 5e-7);
       CHECK(difference(actual.to(at::kDouble), losses) <= 2e-6);
+
+      const at::Tensor bias = at::randn({size});
+      at::Tensor unbiased = logits.sub(bias);
+      const at::Tensor again = unbiased.add(bias);  // as rounded
+      const at::Tensor exact_again = again.to(at::kDouble).requires_grad_(true);
+      const at::Tensor losses_again =
+          at::cross_entropy_loss(exact_again, targets, {}, at::Reduction::None, -100, smoothing);
+      losses_again.sum().backward();
+      const at::Tensor biased = to_softmax_gradient(unbiased, targets, smoothing, bias);
+      CHECK(unbiased.to(at::kDouble).sub(exact_again.grad()).abs().max().item<double>() <= 5e-7);
+      CHECK(difference(biased.to(at::kDouble), losses_again) <= 2e-6);
     }
 }
 
