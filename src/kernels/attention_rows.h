@@ -36,10 +36,10 @@ struct Rows {
   std::int64_t stride;
   std::int64_t count;
 };
-/// Copies rows to dense ones: those of a tensor of all heads lie in a page of memory each, and in few of the first
-/// cache's sets.
+/// Copies rows to dense ones. Those of a tensor of all heads lie in a page of memory each, and in few sets of the
+/// first cache.
 void pack_rows(const Rows& rows, std::int64_t size, float* packed);
-/// And takes the inner products with other rows.
+/// Copies rows so, and takes their inner products with other rows.
 void pack_rows_with_dots(const Rows& rows, const Rows& others, std::int64_t size, float* packed, float* dots);
 
 }  // namespace trainctl::kernels

@@ -65,8 +65,8 @@ bool suits_onednn(const at::Tensor& input, const at::Tensor& weight, ProductLibr
          OneDnnOperator::find() != nullptr;
 }
 
-/// product_library(), but for factors whose product oneDNN computes 3 to 8 % faster than MKL on Intel's processors with
-/// AVX-512 (benchmarks/limits.py): the right one lies row by row, and is no wider than tall.
+/// Returns oneDNN on Intel's processors with AVX-512, too, where the right factor lies row by row and is no wider than
+/// tall. It is 3 to 8 % faster than MKL there (benchmarks/limits.py).
 ProductLibrary library_for(const at::Tensor& right) {
   const bool is_tall = right.is_contiguous() && right.size(0) >= right.size(1);
   return is_tall && machine::cpu_features().avx512f ? ProductLibrary::onednn : product_library();
