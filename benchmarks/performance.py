@@ -4,7 +4,8 @@
   performance.py [--workload bert resnet18 …] [--rounds 3] [--peers eager tuned compile] [--threads N] [--only-write]
 
 Each workload's figures, of limits.py in this run, go to build/performance/. The page has all workloads that are there: so a long measurement
-may be made in parts, on one quiet machine. The convolutions' table is what the program `winograd` prints, where it is built.
+may be made in parts, on one quiet machine. The convolutions' table is what the program `winograd` prints, where it is built. The cost as
+work grows is what growth.py found last.
 """
 import datetime
 import json
@@ -15,6 +16,7 @@ import sys
 import tempfile
 
 import compare_step
+import growth
 import limits
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -34,6 +36,14 @@ optimizer (AdamW), float32 and threads. trainctl runs whole, with loader, log an
 - `compile`: `torch.compile`, without the time of its compilation.
 - The limit of a step is what its products, convolutions and the optimizer's traffic take, each by the fastest of the libraries that
   `benchmarks/limits.py` finds. Less arithmetic (Winograd) goes beyond it.
+
+"""
+
+GROWTH = """\
+A step of GPT-2 (4 layers of 256, 4 texts of 128 tokens, a vocabulary of 4,096) and of ResNet-18 (8 images of 64 × 64 pixels), with one size
+multiplied. `benchmarks/growth.py` measures it and has the formulas of the theory. Memory is that of all tensors at its peak.
+
+![Time and memory of a step over depth, width, batch, sequence and image size, with slopes](growth.svg)
 
 """
 
@@ -123,6 +133,8 @@ def write_page():
     text += "\n## Where a peer still wins\n\n" + where_peers_win(all_found, peers)
     text += f"\n## Share of the machine's limit\n\nThe fastest of {'; '.join(libraries)} for each operator.\n\n" + limit_table(all_found, peers)
     text += "\n## Memory\n\nThe process's peak, with the program and its libraries.\n\n" + memory_table(all_found, peers)
+    if growth.FIGURES.exists():
+        text += "\n## Cost as work grows\n\n" + GROWTH + growth.table(json.loads(growth.FIGURES.read_text()))
     if (FIGURES / "winograd.txt").exists():
         text += ("\n## Convolutions\n\nA layer of 3 × 3 pixels by Winograd's algorithm against LibTorch's operator (oneDNN), and the largest errors against\n"
                  "fp64, relative to the largest output. \"direct\" marks layers that `model.convolution_algorithm: auto` leaves to LibTorch.\n\n"

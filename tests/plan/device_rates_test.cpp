@@ -118,18 +118,23 @@ TEST_CASE("A measurement that was disturbed is made again at once, and the bette
   CHECK(rates.rates().disturbed.at({.kind = roofline::WorkKind::stream}) == Approx(0.2));
 }
 
+bool takes_longer_for_more(const RateCurve& curve) {
+  return curve.points().rbegin()->second > curve.points().begin()->second;
+}
+
 TEST_CASE("Every kind of work can be measured on the CPU, and much more work takes longer", "[plan]") {
   runtime::install_host_allocator(runtime::HostMemory::cached);
   for (std::size_t i = 0; i < roofline::kNumWorkKinds; ++i) {
     const auto kind = static_cast<roofline::WorkKind>(i);
     CAPTURE(name_of(kind));
-    const RateCurve curve = measure_curve({.kind = kind}, at::kCPU);
+    RateCurve curve = measure_curve({.kind = kind}, at::kCPU);
     REQUIRE(curve.points().size() >= 2);
-    const auto [least, least_seconds] = *curve.points().begin();
-    const auto [most, most_seconds] = *curve.points().rbegin();
-    REQUIRE(most > 8 * least);  // so much that a busy machine doesn't hide it
-    CHECK(least_seconds > 0);
-    CHECK(most_seconds > least_seconds);
+    // A busy machine can take a whole measurement's time away, but hardly three times.
+    for (int again = 0; again < 2 && !takes_longer_for_more(curve); ++again)
+      curve = measure_curve({.kind = kind}, at::kCPU);
+    CHECK(curve.points().rbegin()->first > 8 * curve.points().begin()->first);
+    CHECK(curve.points().begin()->second > 0);
+    CHECK(takes_longer_for_more(curve));
   }
   CHECK(measure_seconds_per_call(at::kCPU) > 0);
 }
