@@ -22,7 +22,7 @@ FIGURES = ROOT / "build/performance/growth.json"
 PICTURE = ROOT / "docs/growth.svg"
 VOCABULARY = 4096
 GPT = {"layers": 4, "hidden": 256, "batch": 4, "length": 128}
-IMAGES = {"batch": 8, "side": 64}
+IMAGES = {"batch": 32, "side": 64}
 # axis: (what it changes, its values)
 AXES = {
     "depth": ("layers", [2, 4, 8, 16, 32]),
@@ -135,7 +135,7 @@ def table(found):
 
 # ---- picture
 
-WIDTH, HEIGHT, LEFT, TOP, GAP_X, GAP_Y = 190, 150, 62, 40, 46, 62
+WIDTH, HEIGHT, LEFT, TOP, GAP_X, GAP_Y = 190, 150, 66, 40, 66, 62
 
 
 def ticks(low, high):
@@ -162,7 +162,7 @@ def panel(x, y, title, unit, sizes, measured, expected):
     for tick in ticks(low, high):
         _, down = at(sizes[0], tick)
         parts.append(f'<line class="grid" x1="{x}" y1="{down:.1f}" x2="{x + WIDTH}" y2="{down:.1f}"/>'
-                     f'<text class="tick" text-anchor="end" x="{x - 5}" y="{down + 4:.1f}">{tick:.3g} {unit}</text>')
+                     f'<text class="tick" text-anchor="end" x="{x - 5}" y="{down + 4:.1f}">{tick:,.0f} {unit}</text>')
     points = [at(size, value) for size, value in zip(sizes, line)]
     parts.append('<polyline class="theory" points="' + " ".join(f"{across:.1f},{down:.1f}" for across, down in points) + '"/>')
     parts += [f'<circle class="measured" cx="{across:.1f}" cy="{down:.1f}" r="4"/>' for across, down in (at(*pair) for pair in zip(sizes, measured))]
@@ -172,8 +172,8 @@ def panel(x, y, title, unit, sizes, measured, expected):
 
 
 def draw(found):
-    width = LEFT + len(found) * (WIDTH + GAP_X)
-    height = TOP + 2 * (HEIGHT + GAP_Y)
+    width = LEFT + len(found) * (WIDTH + GAP_X) - GAP_X + 14
+    height = TOP + 2 * (HEIGHT + GAP_Y) - GAP_Y + 26
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" role="img" '
              'aria-label="Time and memory of a step over depth, width, batch, sequence and image size, with slopes">',
              "<style>.title{font-size:14px;font-weight:600}.tick{font-size:10.5px;fill:#555}.slope{font-size:12px}.frame{fill:none;stroke:#999}"

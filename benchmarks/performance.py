@@ -40,8 +40,9 @@ optimizer (AdamW), float32 and threads. trainctl runs whole, with loader, log an
 """
 
 GROWTH = """\
-A step of GPT-2 (4 layers of 256, 4 texts of 128 tokens, a vocabulary of 4,096) and of ResNet-18 (8 images of 64 × 64 pixels), with one size
-multiplied. `benchmarks/growth.py` measures it and has the formulas of the theory. Memory is that of all tensors at its peak.
+A step of GPT-2 (4 layers of 256, 4 texts of 128 tokens, a vocabulary of 4,096) and of ResNet-18 (32 images of 64 × 64 pixels), with one size
+multiplied. `benchmarks/growth.py` measures it and has the formulas of the theory. Memory is that of all tensors at its peak. Time grows more
+slowly than the operations where other work weighs: the optimizer's, which neither batch nor image size changes, and that of small products.
 
 ![Time and memory of a step over depth, width, batch, sequence and image size, with slopes](growth.svg)
 
