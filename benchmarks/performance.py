@@ -27,8 +27,8 @@ FEATURES = ("sse4_2", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "a
 HEAD = """\
 # Performance
 
-Training steps of trainctl and of stock PyTorch on the same networks, in turn on one machine. `python3 benchmarks/performance.py` measures
-and writes this page. What the networks and sides are stands in `benchmarks/compare_step.py` and `step.py`: the same model, batch,
+Training steps of trainctl and of stock PyTorch on the same networks, in turn on one machine. `.deps/python/bin/python3
+benchmarks/performance.py` measures and writes this page. What the networks and sides are stands in `benchmarks/compare_step.py` and `step.py`: the same model, batch,
 optimizer (AdamW), float32 and threads. trainctl runs whole, with loader, log and metrics. PyTorch's batch lies ready in memory.
 
 - `eager`: PyTorch as it is, with images in channels_last and the fused AdamW.
@@ -40,9 +40,9 @@ optimizer (AdamW), float32 and threads. trainctl runs whole, with loader, log an
 """
 
 GROWTH = """\
-A step of GPT-2 (4 layers of 256, 4 texts of 128 tokens, a vocabulary of 4,096) and of ResNet-18 (32 images of 64 × 64 pixels), with one size
-multiplied. `benchmarks/growth.py` measures it and has the formulas of the theory. Memory is that of all tensors at its peak. Time grows more
-slowly than the operations where other work weighs: the optimizer's, which neither batch nor image size changes, and that of small products.
+One size at a time is multiplied. The GPT-2 has 4 layers of 256, 4 texts of 128 tokens and a vocabulary of 4,096. ResNet-18 has 32 images of
+64 × 64 pixels. `benchmarks/growth.py` measures them and has the formulas of the theory. Memory is that of all tensors at its peak. Time grows
+more slowly than the operations where other work weighs: small products, and the optimizer's, which neither batch nor image size changes.
 
 ![Time and memory of a step over depth, width, batch, sequence and image size, with slopes](growth.svg)
 
