@@ -42,7 +42,6 @@ train: {{steps: 10, log_every: 1000}}
 checkpoint: {{every: 0}}
 tracking: {{tensorboard: false}}
 """
-KILO = 2**10
 
 
 def experiment(axis, sizes, threads):
@@ -73,7 +72,7 @@ def gpt_bytes(sizes):
     """A block keeps 16 rows of its width for each token: both norms' inputs and outputs, q, k, v, attention's output, and four each before and
     after GELU. The head has the logits, up to 128 MiB of them at once, and the gradients of its input and weight."""
     tokens, hidden = sizes["batch"] * sizes["length"], sizes["hidden"]
-    logits = min(128 * KILO**2, 4 * tokens * VOCABULARY)
+    logits = min(128 * 2**20, 4 * tokens * VOCABULARY)
     return 16 * gpt_parameters(sizes) + 4 * tokens * hidden * (16 * sizes["layers"] + 3) + logits
 
 
