@@ -2,12 +2,14 @@
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/silu.h>
-#include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
 
 #include <cmath>
-#include <vector>
+#include <tuple>
 
+#include "kernels/cuda_grid.h"
+#include "kernels/device/operators.h"
 #include "kernels/elementwise.h"
 #include "kernels/portable.h"
 #include "runtime/fake_tensor.h"
@@ -65,46 +67,91 @@ struct SwigluBackward {
   }
 };
 
+at::Tensor swiglu_on_cpu(const at::Tensor& gate, const at::Tensor& up) {
+  at::Tensor output = at::empty_like(gate);
+  if (runtime::is_fake(gate)) return output;
+  const auto* g = gate.const_data_ptr<float>();
+  const auto* u = up.const_data_ptr<float>();
+  auto* y = output.mutable_data_ptr<float>();
+  over_ranges(gate.numel(), [&](std::int64_t begin, std::int64_t size) {
+    vectorized<SwigluForward>(g + begin, u + begin, y + begin, size);
+  });
+  return output;
+}
+
+std::tuple<at::Tensor, at::Tensor> swiglu_backward_on_cpu(const at::Tensor& output_gradient, const at::Tensor& gate,
+                                                          const at::Tensor& up) {
+  const at::Tensor gradient = output_gradient.contiguous();
+  at::Tensor gate_gradient = at::empty_like(gate);
+  at::Tensor up_gradient = at::empty_like(up);
+  if (runtime::is_fake(gradient)) return {gate_gradient, up_gradient};
+  const auto* g = gate.const_data_ptr<float>();
+  const auto* u = up.const_data_ptr<float>();
+  const auto* dy = gradient.const_data_ptr<float>();
+  auto* dg = gate_gradient.mutable_data_ptr<float>();
+  auto* du = up_gradient.mutable_data_ptr<float>();
+  over_ranges(gradient.numel(), [&](std::int64_t begin, std::int64_t size) {
+    vectorized<SwigluBackward>(g + begin, u + begin, dy + begin, dg + begin, du + begin, size);
+  });
+  return {gate_gradient, up_gradient};
+}
+
+at::Tensor swiglu_on_gpu(const at::Tensor& gate, const at::Tensor& up) {
+  return device::swiglu(cuda_grid(), gate, up);
+}
+
+std::tuple<at::Tensor, at::Tensor> swiglu_backward_on_gpu(const at::Tensor& output_gradient, const at::Tensor& gate,
+                                                          const at::Tensor& up) {
+  return device::swiglu_backward(cuda_grid(), output_gradient, gate, up);
+}
+
+// Registered with LibTorch's dispatcher, which finds the device's.
+TORCH_LIBRARY_FRAGMENT(trainctl, library) {
+  library.def("swiglu(Tensor gate, Tensor up) -> Tensor");
+  library.def("swiglu_backward(Tensor output_gradient, Tensor gate, Tensor up) -> (Tensor, Tensor)");
+}
+TORCH_LIBRARY_IMPL(trainctl, CPU, library) {
+  library.impl("swiglu", &swiglu_on_cpu);
+  library.impl("swiglu_backward", &swiglu_backward_on_cpu);
+}
+TORCH_LIBRARY_IMPL(trainctl, Meta, library) {
+  library.impl("swiglu", &swiglu_on_cpu);
+  library.impl("swiglu_backward", &swiglu_backward_on_cpu);
+}
+TORCH_LIBRARY_IMPL(trainctl, CUDA, library) {
+  library.impl("swiglu", &swiglu_on_gpu);
+  library.impl("swiglu_backward", &swiglu_backward_on_gpu);
+}
+
 struct SwiGlu final : torch::autograd::Function<SwiGlu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
-    RECORD_FUNCTION("trainctl::swiglu", std::vector<c10::IValue>());
-    at::Tensor output = at::empty_like(gate);
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("trainctl::swiglu", "").typed<decltype(swiglu_on_cpu)>();
     context->save_for_backward({gate, up});
-    if (runtime::is_fake(gate)) return output;
-    const auto* g = gate.const_data_ptr<float>();
-    const auto* u = up.const_data_ptr<float>();
-    auto* y = output.mutable_data_ptr<float>();
-    over_ranges(gate.numel(), [&](std::int64_t begin, std::int64_t size) {
-      vectorized<SwigluForward>(g + begin, u + begin, y + begin, size);
-    });
-    return output;
+    return op.call(gate, up);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    RECORD_FUNCTION("trainctl::swiglu_backward", std::vector<c10::IValue>());
+    static const auto op = c10::Dispatcher::singleton()
+                               .findSchemaOrThrow("trainctl::swiglu_backward", "")
+                               .typed<decltype(swiglu_backward_on_cpu)>();
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor gradient = output_gradients[0].contiguous();
-    at::Tensor gate_gradient = at::empty_like(saved[0]);
-    at::Tensor up_gradient = at::empty_like(saved[1]);
-    if (runtime::is_fake(gradient)) return {gate_gradient, up_gradient};
-    const auto* g = saved[0].const_data_ptr<float>();
-    const auto* u = saved[1].const_data_ptr<float>();
-    const auto* dy = gradient.const_data_ptr<float>();
-    auto* dg = gate_gradient.mutable_data_ptr<float>();
-    auto* du = up_gradient.mutable_data_ptr<float>();
-    over_ranges(gradient.numel(), [&](std::int64_t begin, std::int64_t size) {
-      vectorized<SwigluBackward>(g + begin, u + begin, dy + begin, dg + begin, du + begin, size);
-    });
-    return {gate_gradient, up_gradient};
+    const auto [of_gate, of_up] = op.call(output_gradients[0], saved[0], saved[1]);
+    return {of_gate, of_up};
   }
 };
+
+/// Whether the kernels take these tensors.
+bool swiglu_has_kernel(const at::Tensor& gate, const at::Tensor& up) {
+  if (PortableOperators::are_wanted() || gate.sizes() != up.sizes() || gate.numel() == 0) return false;
+  if (gate.scalar_type() != up.scalar_type() || gate.device() != up.device()) return false;
+  return (is_plain(gate) && is_plain(up)) || (gate.is_cuda() && device::has_kernels_for(gate));
+}
 
 }  // namespace
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
-  if (PortableOperators::are_wanted() || !is_plain(gate) || !is_plain(up) || gate.sizes() != up.sizes())
-    return at::silu(gate).mul(up);
-  return SwiGlu::apply(gate, up);
+  return swiglu_has_kernel(gate, up) ? SwiGlu::apply(gate, up) : at::silu(gate).mul(up);
 }
 
 }  // namespace trainctl::kernels

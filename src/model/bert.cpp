@@ -3,11 +3,11 @@
 // (https://arxiv.org/abs/2003.10555) and sentence-transformers (https://arxiv.org/abs/1908.10084) differ at both ends.
 // Names, initialization and places of dropout are those of transformers' BERT, so checkpoints convert in both
 // directions.
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/tanh.h>
 
 #include "core/error.h"
+#include "kernels/gelu.h"
 #include "model/layers/attention.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
@@ -83,7 +83,8 @@ class BertSelfAttention final : public SequenceLayer {
     const at::Tensor heads = attend(split_heads(projected[0], num_heads_), split_heads(projected[1], num_heads_),
                                     split_heads(projected[2], num_heads_), context,
                                     {.dropout = is_training() ? attention_dropout_ : 0, .heads = heads_});
-    return norm_.forward(dropout_.forward(output_.forward(merge_heads(heads))).add(input));
+    const at::Tensor attended = dropout_.forward(output_.forward(merge_heads(heads)));
+    return norm_.add(input, attended, kernels::NormedFor::residuals).normed;
   }
   void split(const TensorRanksPtr& ranks) override {
     ranks_ = ranks;
@@ -119,8 +120,9 @@ class EncoderLayer final : public SequenceLayer {
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const at::Tensor attended = attention_.forward(input, context);
-    const at::Tensor inner = at::gelu(up_.forward(enter_split_layer(attended, ranks_)));
-    return norm_.forward(dropout_.forward(down_.forward(inner)).add(attended));
+    const auto [inner, bias] = up_.forward_before_bias(enter_split_layer(attended, ranks_));
+    const at::Tensor fed = dropout_.forward(down_.forward(kernels::bias_gelu(inner, bias, kernels::Gelu::erf)));
+    return norm_.add(attended, fed, kernels::NormedFor::residuals).normed;
   }
   void split(const TensorRanksPtr& ranks) override {
     ranks_ = ranks;
@@ -148,7 +150,9 @@ class MaskedLmHead final : public VocabularyHead {
         dense_(child<Linear>("transform.dense", config.hidden_size, config.size_of_embeddings(), kBertInit)),
         norm_(child<LayerNorm>("transform.LayerNorm", config.size_of_embeddings(), config.layer_norm_epsilon)) {}
 
-  at::Tensor transform(const at::Tensor& hidden) override { return norm_.forward(at::gelu(dense_.forward(hidden))); }
+  at::Tensor transform(const at::Tensor& hidden) override {
+    return norm_.forward(kernels::gelu(dense_.forward(hidden), kernels::Gelu::erf));
+  }
   void split_own(const TensorRanks& ranks) override { keep_part(bias_, 0, ranks); }
   at::Tensor weight() const override { return weight_; }
   at::Tensor bias() const override { return bias_; }
@@ -200,7 +204,7 @@ class SequenceHead final : public SequenceLayer {
   at::Tensor activate(const at::Tensor& value) const {
     switch (activation_) {
       case BertPooler::gelu:
-        return at::gelu(value);
+        return kernels::gelu(value, kernels::Gelu::erf);
       case BertPooler::relu:
         return at::relu(value);
       case BertPooler::auto_:

@@ -1,7 +1,7 @@
 // GPT-2 (Radford et al., 2019) with transformers' names and initialization, so checkpoints convert in both directions.
 #include <cmath>
 
-#include "kernels/gelu_tanh.h"
+#include "kernels/gelu.h"
 #include "model/layers/attention.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
@@ -84,7 +84,8 @@ class Gpt2FeedForward final : public UnaryLayer {
         dropout_(child<Dropout>("dropout", config.dropout)) {}
 
   at::Tensor compute(const at::Tensor& input) override {
-    return dropout_.forward(down_.forward(kernels::gelu_tanh(up_.forward(enter_split_layer(input, ranks_)))));
+    const auto [inner, bias] = up_.forward_before_bias(enter_split_layer(input, ranks_));
+    return dropout_.forward(down_.forward(kernels::bias_gelu(inner, bias, kernels::Gelu::tanh)));
   }
   void split(const TensorRanksPtr& ranks) override {
     ranks_ = ranks;
@@ -110,8 +111,9 @@ class Gpt2TransformerBlock final : public SequenceLayer {
         feed_forward_(child<Gpt2FeedForward>("mlp", config)) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
-    const at::Tensor value = input.add(attention_.forward(norm1_.forward(input), context));
-    return value.add(feed_forward_.forward(norm2_.forward(value)));
+    const at::Tensor attended = attention_.forward(norm1_.forward(input), context);
+    const auto [value, normed] = norm2_.add(input, attended, kernels::NormedFor::products);
+    return value.add(feed_forward_.forward(normed));
   }
   double flops() const { return attention_.flops() + feed_forward_.flops(); }
 

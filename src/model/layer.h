@@ -177,6 +177,8 @@ class UnaryLayer : public Layer {
   /// What forward() does where nothing stands in.
   virtual at::Tensor compute(const at::Tensor& input) = 0;
 
+  /// Whether forward() does other work than compute(), or elsewhere.
+  bool is_replaced() const { return stand_in_ != nullptr || is_placed(); }
   /// Null: the layer does its work itself.
   LayerOverride* stand_in() const { return stand_in_; }
   /// In place of another, if there is one. Its parameters and buffers are listed under this layer's name.

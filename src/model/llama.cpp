@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/error.h"
-#include "kernels/gelu_tanh.h"
+#include "kernels/gelu.h"
 #include "kernels/rotary.h"
 #include "kernels/swiglu.h"
 #include "model/layers/attention.h"
@@ -122,7 +122,7 @@ class LlamaFeedForward final : public UnaryLayer {
     const at::Tensor gate = gate_.forward(shared);
     const at::Tensor up = up_.forward(shared);
     return down_.forward(activation_ == GateActivation::silu ? kernels::swiglu(gate, up)
-                                                             : kernels::gelu_tanh(gate).mul(up));
+                                                             : kernels::gelu(gate, kernels::Gelu::tanh).mul(up));
   }
   void split(const TensorRanksPtr& ranks) override {
     ranks_ = ranks;
@@ -156,8 +156,9 @@ class DecoderLayer final : public SequenceLayer {
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const at::Tensor attended = attention_.forward(norm1_.forward(input), context);
-    const at::Tensor value = input.add(after_attention_ == nullptr ? attended : after_attention_->forward(attended));
-    const at::Tensor fed = feed_forward_.forward(norm2_->forward(value));
+    const at::Tensor branch = after_attention_ == nullptr ? attended : after_attention_->forward(attended);
+    const auto [value, normed] = norm2_->add(input, branch, kernels::NormedFor::products);
+    const at::Tensor fed = feed_forward_.forward(normed);
     return value.add(after_feed_forward_ == nullptr ? fed : after_feed_forward_->forward(fed));
   }
   double flops() const { return attention_.flops() + feed_forward_.flops(); }

@@ -13,7 +13,7 @@
 #include <limits>
 
 #include "core/error.h"
-#include "kernels/gelu_tanh.h"
+#include "kernels/gelu.h"
 #include "model/layers/attention.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
@@ -163,7 +163,7 @@ class T5FeedForwardLayer final : public UnaryLayer {
   at::Tensor compute(const at::Tensor& input) override {
     if (gate_ == nullptr) return down_.forward(dropout_.forward(at::relu(up_.forward(input))));
     const std::vector<at::Tensor> inner = forward_each({gate_, &up_}, input);
-    return down_.forward(dropout_.forward(kernels::gelu_tanh(inner[0]).mul(inner[1])));
+    return down_.forward(dropout_.forward(kernels::gelu(inner[0], kernels::Gelu::tanh).mul(inner[1])));
   }
   double flops() const { return (gate_ == nullptr ? 0 : gate_->flops()) + up_.flops() + down_.flops(); }
 

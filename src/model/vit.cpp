@@ -3,11 +3,11 @@
 // image tower (https://arxiv.org/abs/2103.00020) normalizes the embeddings.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/conv2d.h>
-#include <ATen/ops/gelu.h>
 
 #include <cmath>
 
 #include "core/error.h"
+#include "kernels/gelu.h"
 #include "model/layers/attention.h"
 #include "model/layers/drop_path.h"
 #include "model/layers/dropout.h"
@@ -105,8 +105,9 @@ class VitTransformerBlock final : public SequenceLayer {
         attention_dropout_(config.attention_dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
-    const at::Tensor value = input.add(drop_path_.forward(attention(norm1_.forward(input), context)));
-    return value.add(drop_path_.forward(feed_forward(norm2_.forward(value))));
+    const at::Tensor attended = drop_path_.forward(attention(norm1_.forward(input), context));
+    const auto [value, normed] = norm2_.add(input, attended, kernels::NormedFor::products);
+    return value.add(drop_path_.forward(feed_forward(normed)));
   }
   double flops() const { return qkv_.flops() + projection_.flops() + up_.flops() + down_.flops(); }
   void split(const TensorRanksPtr& ranks) override {
@@ -129,12 +130,17 @@ class VitTransformerBlock final : public SequenceLayer {
     return dropout_.forward(projection_.forward(merge_heads(heads)));
   }
   at::Tensor feed_forward(const at::Tensor& input) {
-    const at::Tensor inner = activate(up_.forward(enter_split_layer(input, ranks_)));
+    const at::Tensor inner = activated(enter_split_layer(input, ranks_));
     return dropout_.forward(down_.forward(dropout_.forward_part(inner, inner_size_, ranks_)));
   }
-  at::Tensor activate(const at::Tensor& value) const {
+  at::Tensor activated(const at::Tensor& input) {
+    if (activation_ == VitActivation::gelu) {
+      const auto [inner, bias] = up_.forward_before_bias(input);
+      return kernels::bias_gelu(inner, bias, kernels::Gelu::erf);
+    }
     constexpr double kQuickGeluSlope = 1.702;
-    return activation_ == VitActivation::gelu ? at::gelu(value) : value.mul(value.mul(kQuickGeluSlope).sigmoid());
+    const at::Tensor inner = up_.forward(input);
+    return inner.mul(inner.mul(kQuickGeluSlope).sigmoid());
   }
 
   LayerNorm& norm1_;

@@ -193,14 +193,14 @@ constexpr NamedRule kOtherRules[] = {
     {"trainctl::batch_norm_backward", {kWhole, batch_norm_backward, ByteRule::by_allocated, 3}},
     {"trainctl::relu_of_max_pool", {kWhole, pooling}},
     {"trainctl::relu_of_max_pool_backward", {kWhole, pooling_backward}},
-    {"trainctl::rms_norm", {kWhole, normalization, ByteRule::by_allocated, 2}},
-    {"trainctl::rms_norm_backward", {kWhole, normalization_backward, ByteRule::by_allocated, 3}},
+    {"trainctl::add_norm", {kWhole, normalization, ByteRule::by_allocated, 2}},
+    {"trainctl::add_norm_backward", {kWhole, normalization_backward, ByteRule::by_allocated, 3}},
     {"trainctl::rotate", {kWhole, stream, ByteRule::by_allocated, 2}},
     {"trainctl::rotate_backward", {kWhole, stream, ByteRule::by_allocated, 2}},
     {"trainctl::swiglu", {kWhole, transcendental, ByteRule::by_allocated, 3}},
     {"trainctl::swiglu_backward", {kWhole, transcendental, ByteRule::by_allocated, 2.5}},
-    {"trainctl::gelu_tanh", {kWhole, transcendental, ByteRule::by_allocated, 2}},
-    {"trainctl::gelu_tanh_backward", {kWhole, transcendental, ByteRule::by_allocated, 3}},
+    {"trainctl::gelu", {kWhole, transcendental, ByteRule::by_allocated, 2}},
+    {"trainctl::gelu_backward", {kWhole, transcendental, ByteRule::by_allocated, 3}},
     {"trainctl::softmax_gradient", {kWhole, softmax, ByteRule::all, 3}},
 };
 

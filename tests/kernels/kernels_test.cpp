@@ -1,14 +1,12 @@
 // Our operators against LibTorch's own, composed: values and gradients.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -18,9 +16,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "kernels/gelu_tanh.h"
 #include "kernels/linear_cross_entropy.h"
-#include "kernels/rms_norm.h"
 #include "kernels/rotary.h"
 #include "kernels/softmax_gradient.h"
 #include "kernels/swiglu.h"
@@ -223,44 +219,6 @@ TEST_CASE("SwiGLU is silu(gate) · up", "[kernels]") {
     }
   const at::Tensor extremes = at::scalar_tensor(1000, at::kFloat).mul(at::linspace(-1, 1, 33));
   CHECK(difference(swiglu(extremes, at::ones_like(extremes)), at::silu(extremes)) <= kFloatCase.tolerance);
-}
-
-TEST_CASE("GELU by tanh is LibTorch's", "[kernels]") {
-  for (const Case& numbers : {kFloatCase, kDoubleCase})
-    for (const std::int64_t size : {1, 16, 50, 3000}) {
-      const at::Tensor input = at::randn({3, 7, size}, numbers.dtype).mul(3).requires_grad_(true);
-      const at::Tensor cotangent = at::randn({3, 7, size}, numbers.dtype);
-      const at::Tensor expected = at::gelu(input, "tanh");
-      const at::Tensor actual = gelu_tanh(input);
-      CHECK(difference(actual, expected) <= numbers.tolerance);
-      const auto wanted = torch::autograd::grad({expected}, {input}, {cotangent});
-      const auto given = torch::autograd::grad({actual}, {input}, {cotangent});
-      CHECK(difference(given[0], wanted[0]) <= numbers.tolerance);
-    }
-  const at::Tensor extremes = at::linspace(-1000, 1000, 33, at::kFloat).requires_grad_(true);
-  const at::Tensor actual = gelu_tanh(extremes);
-  CHECK(difference(actual, at::gelu(extremes, "tanh")) <= kFloatCase.tolerance);
-  actual.sum().backward();
-  CHECK(extremes.grad().isfinite().all().item<bool>());
-}
-
-TEST_CASE("RMS normalisation is LibTorch's", "[kernels]") {
-  for (const Case& numbers : {kFloatCase, kDoubleCase})
-    for (const std::int64_t size : {1, 7, 16, 50, 384}) {
-      INFO(size);
-      const at::Tensor input = draw({3, 11, size}, numbers.dtype);
-      const at::Tensor weight = draw({size}, numbers.dtype);
-      const at::Tensor cotangent = at::randn({3, 11, size}, numbers.dtype);
-      const at::Tensor expected = at::rms_norm(input, {size}, weight, 1e-5);
-      const at::Tensor actual = rms_norm(input, weight, 1e-5);
-      CHECK(difference(actual, expected) <= numbers.tolerance);
-      const auto wanted = torch::autograd::grad({expected}, {input, weight}, {cotangent});
-      const auto given = torch::autograd::grad({actual}, {input, weight}, {cotangent});
-      // With one element, the input's gradient is all cancellation.
-      const double tolerance = size == 1 ? 1e-3 : 4 * numbers.tolerance;
-      if (size > 1) CHECK(difference(given[0], wanted[0]) <= tolerance);
-      CHECK(difference(given[1], wanted[1]) <= tolerance);
-    }
 }
 
 at::Tensor rotated(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine) {

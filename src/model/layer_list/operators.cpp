@@ -4,7 +4,6 @@
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/elu.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/group_norm.h>
 #include <ATen/ops/hardsigmoid.h>
 #include <ATen/ops/hardswish.h>
@@ -22,6 +21,7 @@
 
 #include <cmath>
 
+#include "kernels/gelu.h"
 #include "model/layers/pooling.h"
 
 namespace trainctl::model {
@@ -64,7 +64,8 @@ Function function(const layer_graph::ActivationLayer<A>&) {
   return [](const at::Tensor& x) { return activate(A, x); };
 }
 Function function(const layer_graph::GeluLayer& layer) {
-  return [approximate = config::name_of(layer.approximate)](const at::Tensor& x) { return at::gelu(x, approximate); };
+  const auto form = layer.approximate == layer_graph::GeluForm::tanh ? kernels::Gelu::tanh : kernels::Gelu::erf;
+  return [form](const at::Tensor& x) { return kernels::gelu(x, form); };
 }
 Function function(const layer_graph::LeakyReluLayer& layer) {
   return [slope = layer.negative_slope](const at::Tensor& x) { return at::leaky_relu(x, slope); };

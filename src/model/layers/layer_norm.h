@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/norm.h"
 #include "model/layer.h"
 
 namespace trainctl::model {
@@ -11,11 +12,12 @@ class LayerNorm final : public UnaryLayer {
  public:
   LayerNorm(std::int64_t size, double epsilon);
   at::Tensor compute(const at::Tensor& input) override;  // [..., size]
+  /// The residual connection before it, too.
+  kernels::NormedSum add(const at::Tensor& residual, const at::Tensor& branch, kernels::NormedFor use);
 
  private:
   at::Tensor& weight_;  // [size]
   at::Tensor& bias_;    // [size]
-  std::int64_t size_;
   double epsilon_;
 };
 

@@ -1,13 +1,14 @@
 #include "model/layers/low_rank.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/linear.h>
 #include <c10/core/GradMode.h>
 
 #include <cmath>
-#include <optional>
 
 #include "core/error.h"
 #include "kernels/matrix_product.h"
+#include "kernels/portable.h"
 
 namespace trainctl::model {
 
@@ -43,8 +44,20 @@ at::Tensor LowRankAdapter::product() const {
 }
 
 at::Tensor MatrixLayer::compute(const at::Tensor& input) {
+  return multiply(input, bias() == nullptr ? std::nullopt : std::optional(*bias()));
+}
+
+MatrixLayer::BeforeBias MatrixLayer::forward_before_bias(const at::Tensor& input) {
+  // In mixed precision on a CPU, oneDNN adds the bias on the way.
+  const bool adds_it = bias() == nullptr || is_replaced() || kernels::PortableOperators::are_wanted() ||
+                       (input.is_cpu() && at::autocast::is_autocast_enabled(at::kCPU));
+  if (adds_it) return {.output = forward(input), .bias = {}};
+  const LayerSpan span(*this);
+  return {.output = multiply(input, std::nullopt), .bias = *bias()};
+}
+
+at::Tensor MatrixLayer::multiply(const at::Tensor& input, const std::optional<at::Tensor>& offset) const {
   const bool gives_parts = split_ == MatrixSplit::inputs;
-  const std::optional<at::Tensor> offset = bias() == nullptr ? std::nullopt : std::optional(*bias());
   at::Tensor output = kernels::linear_product(input, matrix(), gives_parts ? std::nullopt : offset);
   if (gives_parts) output = leave_split_layer(output, ranks_);
   if (gives_parts && offset) output = output.add(*offset);

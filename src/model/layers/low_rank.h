@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "model/layer.h"
 #include "model/layers/dropout.h"
@@ -42,6 +43,13 @@ class LowRankAdapter final : public UnaryLayer {
 class MatrixLayer : public UnaryLayer {
  public:
   at::Tensor compute(const at::Tensor& input) final;
+  /// What forward() gives, and a bias that is left for the next operator to add; undefined: there is none, or it has
+  /// been added.
+  struct BeforeBias {
+    at::Tensor output;
+    at::Tensor bias;
+  };
+  BeforeBias forward_before_bias(const at::Tensor& input);
   /// Puts `lora_A.weight` and `lora_B.weight` beside its own parameters. Before it is materialised, once.
   void adapt(const LowRankSpec& spec);
   /// Adds the adapter, if there is one, to the matrix and removes it.
@@ -59,6 +67,7 @@ class MatrixLayer : public UnaryLayer {
   virtual const at::Tensor* bias() const = 0;       // [out], or null
 
  private:
+  at::Tensor multiply(const at::Tensor& input, const std::optional<at::Tensor>& offset) const;
   at::Tensor matrix() const;  // [out, in], sharing the parameter's memory
 
   LowRankAdapter* adapter_ = nullptr;

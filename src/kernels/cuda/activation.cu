@@ -1,0 +1,15 @@
+#include "kernels/device/activation.h"
+
+#include "kernels/cuda/launch.cuh"
+
+namespace trainctl::kernels::cuda {
+
+void StreamGrid::run(const device::BiasGeluArguments& given) const {
+  device::with_kernel(given, [&](const auto& kernel) { start(kernel, given.launch(most_blocks())); });
+}
+
+void StreamGrid::run(const device::SwigluArguments& given) const {
+  device::with_kernel(given, [&](const auto& kernel) { start(kernel, given.launch(most_blocks())); });
+}
+
+}  // namespace trainctl::kernels::cuda

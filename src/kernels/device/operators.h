@@ -1,0 +1,50 @@
+// The kernels of this folder as functions of tensors: memory for the results, and what a kernel is told.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <tuple>
+
+#include "kernels/device/activation.h"
+#include "kernels/device/add_norm.h"
+#include "kernels/device/grid.h"
+
+namespace trainctl::kernels::device {
+
+/// Whether a kernel takes the tensor: fp32, bf16 or fp16.
+bool has_kernels_for(const at::Tensor& tensor);
+
+/// Columns that a norm's kernels take; others are left to LibTorch's operators.
+bool fits_norm(const at::Tensor& input);
+
+/// Returns the sum (undefined without a residual), normalized, the means (undefined for rms) and the scales.
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> add_norm(const Grid& grid,
+                                                                    const std::optional<at::Tensor>& residual,
+                                                                    const at::Tensor& branch, const at::Tensor& weight,
+                                                                    const std::optional<at::Tensor>& bias,
+                                                                    double epsilon, at::ScalarType normed_type);
+
+/// Returns the gradients of the residual, the branch (the same tensor where it is fp32), the weight and the bias
+/// (undefined for rms).
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> add_norm_backward(
+    const Grid& grid, const at::Tensor& normed_gradient, const std::optional<at::Tensor>& sum_gradient,
+    const at::Tensor& sum, const at::Tensor& weight, const std::optional<at::Tensor>& means, const at::Tensor& scales,
+    at::ScalarType branch_type);
+
+/// Returns gelu(input + bias).
+at::Tensor bias_gelu(const Grid& grid, const at::Tensor& input, const std::optional<at::Tensor>& bias, Gelu form);
+
+/// Returns the gradients of the input and the bias (undefined without one).
+std::tuple<at::Tensor, at::Tensor> bias_gelu_backward(const Grid& grid, const at::Tensor& output_gradient,
+                                                      const at::Tensor& input, const std::optional<at::Tensor>& bias,
+                                                      Gelu form);
+
+/// Returns silu(gate) · up.
+at::Tensor swiglu(const Grid& grid, const at::Tensor& gate, const at::Tensor& up);
+
+/// Returns the gradients of gate and up.
+std::tuple<at::Tensor, at::Tensor> swiglu_backward(const Grid& grid, const at::Tensor& output_gradient,
+                                                   const at::Tensor& gate, const at::Tensor& up);
+
+}  // namespace trainctl::kernels::device
