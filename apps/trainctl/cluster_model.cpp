@@ -133,10 +133,12 @@ cluster::Precision precision_of(const experiment::LoadedExperiment& loaded) {
       return cluster::Precision::fp16;
     case amp::Precision::fp32:
     case amp::Precision::tf32:
+    case amp::Precision::fp8:
       break;
   }
   refuse(loaded, "amp.mode",
-         "products in 32 bits are not predicted on nodes, got " + std::string(config::name_of(mode)) +
+         std::string("products in ") + (mode == amp::Precision::fp8 ? "8" : "32") +
+             " bits are not predicted on nodes, got " + std::string(config::name_of(mode)) +
              "; expected bf16 or fp16, such as --set amp.mode=bf16");
 }
 

@@ -16,6 +16,21 @@
 
 namespace trainctl::amp {
 
+namespace {
+
+void check_multiplies_fp8(c10::Device device) {
+  constexpr int kLeast = 89;  // Ada and Hopper
+  if (!device.is_cuda()) return;
+  const int capability = runtime::compute_capability(device);
+  if (capability < kLeast)
+    throw core::Error("cannot multiply in fp8 on this GPU: its compute capability is " +
+                      std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
+                      ", expected 8.9 or more")
+        .hint("amp.mode: bf16");
+}
+
+}  // namespace
+
 std::string precision_warning(const AmpConfig& config, c10::Device device) {
   if (!device.is_cpu()) return "";
   const std::string slow =
@@ -29,12 +44,15 @@ std::string precision_warning(const AmpConfig& config, c10::Device device) {
       return machine::multiplies_bf16(machine::onednn_features()) ? "" : "this CPU has no bf16" + slow;
     case Precision::fp16:
       return machine::multiplies_fp16(machine::onednn_features()) ? "" : "this CPU has no fp16" + slow;
+    case Precision::fp8:
+      return "this CPU has no fp8" + slow;
   }
   return "";
 }
 
 void apply_precision(const AmpConfig& config, c10::Device device) {
   precision_warning(config, device);
+  if (config.mode == Precision::fp8) check_multiplies_fp8(device);
   const bool tf32 = config.mode == Precision::tf32;
   // These settings are process-wide, and replicas call this on their own threads: a thread that finds them set writes
   // nothing.
@@ -47,12 +65,13 @@ void apply_precision(const AmpConfig& config, c10::Device device) {
 }
 
 Autocast::Autocast(const AmpConfig& config, c10::Device device, WeightCasts casts)
-    : active_(config.mode == Precision::bf16 || config.mode == Precision::fp16), device_(device.type()) {
+    : active_(config.mode != Precision::fp32 && config.mode != Precision::tf32), device_(device.type()) {
   if (!active_) return;
+  eight_bits_.emplace(config.mode == Precision::fp8);
   previous_enabled_ = at::autocast::is_autocast_enabled(device_);
   previous_dtype_ = at::autocast::get_autocast_dtype(device_);
   previous_cache_ = at::autocast::is_autocast_cache_enabled();
-  const at::ScalarType dtype = config.mode == Precision::bf16 ? at::kBFloat16 : at::kHalf;
+  const at::ScalarType dtype = config.mode == Precision::fp16 ? at::kHalf : at::kBFloat16;
   // The cache is keyed by the weight alone, so another dtype needs a clear.
   changes_dtype_ = previous_enabled_ && previous_dtype_ != dtype;
   if (changes_dtype_) at::autocast::clear_cache();
@@ -84,6 +103,11 @@ at::Tensor LossScaler::scale(const at::Tensor& loss) const {
   return is_active() ? loss.mul(scale_) : loss;
 }
 
+at::Tensor LossScaler::inverse() const {
+  // Like torch.amp.GradScaler, the reciprocal is computed in fp64, so that every scale has the same inverse.
+  return scale_.to(at::kDouble).reciprocal_().to(at::kFloat);
+}
+
 at::Tensor LossScaler::unscale(const std::vector<at::Tensor>& gradients) const {
   if (!is_active()) return {};
   const at::NoGradGuard no_grad;
@@ -92,12 +116,11 @@ at::Tensor LossScaler::unscale(const std::vector<at::Tensor>& gradients) const {
   defined.reserve(gradients.size());
   for (const at::Tensor& gradient : gradients)
     if (gradient.defined()) defined.push_back(gradient);
-  // Like torch.amp.GradScaler, the reciprocal is computed in fp64, so that every scale has the same inverse.
-  const at::Tensor inverse = scale_.to(at::kDouble).reciprocal_().to(at::kFloat);
+  const at::Tensor inverted = inverse();
   for (std::vector<at::Tensor>& of_device : runtime::by_device(defined)) {
     const c10::Device device = of_device.front().device();
     at::Tensor found = found_inf.to(device);
-    at::_amp_foreach_non_finite_check_and_unscale_(of_device, found, inverse.to(device));
+    at::_amp_foreach_non_finite_check_and_unscale_(of_device, found, inverted.to(device));
     found_inf = found.to(scale_.device());
   }
   return found_inf;

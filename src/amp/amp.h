@@ -5,10 +5,12 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "amp/config.h"
+#include "kernels/float8_linear.h"
 #include "runtime/state.h"
 
 namespace trainctl::amp {
@@ -24,10 +26,11 @@ void apply_precision(const AmpConfig& config, c10::Device device);
 /// copies anew if no rank holds all weights, since no rank should then hold all their copies.
 enum class WeightCasts { kept, made_anew };
 
-/// A scope in which operators of this thread compute in the config's 16-bit type; fp32 and tf32 change nothing. The
-/// trainer opens one scope per micro-batch. Kept casts live until the scope ends, and weights must not be updated
-/// within it. If a cast were older than the forward pass of a micro-batch, autograd would compute its gradient after
-/// all others. Gradients would then be reduced, and gathered weights released, only at the end of the backward pass.
+/// A scope in which operators of this thread compute in the config's 16-bit type; fp32 and tf32 change nothing. With
+/// fp8, that type is bf16, and linear layers multiply in eight bits. The trainer opens one scope per micro-batch. Kept
+/// casts live until the scope ends, and weights must not be updated within it. If a cast were older than the forward
+/// pass of a micro-batch, autograd would compute its gradient after all others. Gradients would then be reduced, and
+/// gathered weights released, only at the end of the backward pass.
 class Autocast {
  public:
   Autocast(const AmpConfig& config, c10::Device device, WeightCasts casts = WeightCasts::kept);
@@ -37,6 +40,7 @@ class Autocast {
 
  private:
   bool active_;
+  std::optional<kernels::Float8Products> eight_bits_;
   c10::DeviceType device_;
   bool changes_dtype_ = false;
   bool previous_enabled_ = false;
@@ -52,6 +56,8 @@ class LossScaler {
   bool is_active() const { return scale_.defined(); }
   /// `loss` times the scale.
   at::Tensor scale(const at::Tensor& loss) const;
+  /// Returns 1 / scale: float [] on the device. Where the scaler is active.
+  at::Tensor inverse() const;
   /// Divides the gradients by the scale in place. Returns the overflow flag (float [], 0 or 1, on the device);
   /// undefined when inactive. Undefined gradients are passed over.
   at::Tensor unscale(const std::vector<at::Tensor>& gradients) const;

@@ -7,7 +7,8 @@
 
 namespace trainctl::amp {
 
-enum class Precision { fp32, tf32, bf16, fp16 };
+/// fp8: as bf16, and products of linear layers in eight bits.
+enum class Precision { fp32, tf32, bf16, fp16, fp8 };
 
 /// torch.amp.GradScaler: halved at an overflow, doubled after a while without one.
 struct DynamicScalingConfig {
@@ -48,7 +49,9 @@ struct AmpConfig {
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
-        field<&AmpConfig::mode>("fp32; tf32 (NVIDIA's 19-bit matrix units); bf16; fp16 (with loss scaling)."),
+        field<&AmpConfig::mode>("fp32; tf32 (NVIDIA's 19-bit matrix units); bf16; fp16 (with loss scaling); fp8 (bf16, "
+                                "and linear layers in "
+                                "eight bits)."),
         field<&AmpConfig::loss_scaling>("Keeps small fp16 gradients from becoming zero. Used by fp16 alone."),
     };
   }

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -216,11 +217,13 @@ std::tuple<at::Tensor, at::Tensor> gelu_backward_on_cpu(const at::Tensor& output
 }
 
 at::Tensor gelu_on_gpu(const at::Tensor& input, const MaybeTensor& bias, c10::string_view approximate) {
+  const c10::DeviceGuard guard(input.device());
   return device::bias_gelu(cuda_grid(), input, bias, form_of(approximate));
 }
 
 std::tuple<at::Tensor, at::Tensor> gelu_backward_on_gpu(const at::Tensor& output_gradient, const at::Tensor& input,
                                                         const MaybeTensor& bias, c10::string_view approximate) {
+  const c10::DeviceGuard guard(input.device());
   return device::bias_gelu_backward(cuda_grid(), output_gradient, input, bias, form_of(approximate));
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/float8_linear.h"
 #include "kernels/portable.h"
 #include "machine/cpu.h"
 
@@ -135,6 +136,8 @@ ProductLibrary product_library() {
 
 at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                           ProductLibrary library) {
+  if (Float8Products::are_wanted() && suits_float8(input, weight) && !PortableOperators::are_wanted())
+    return float8_linear(input, weight, bias);
   if (!suits_onednn(input, weight, library) || at::autocast::is_autocast_enabled(at::kCPU) ||
       PortableOperators::are_wanted())
     return at::linear(input, weight, bias);

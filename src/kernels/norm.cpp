@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/rms_norm.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -85,12 +86,14 @@ FourTensors norm_backward_on_cpu(const at::Tensor& normed_gradient, const MaybeT
 
 FourTensors norm_on_gpu(const MaybeTensor& residual, const at::Tensor& branch, const at::Tensor& weight,
                         const MaybeTensor& bias, double epsilon, at::ScalarType normed_type) {
+  const c10::DeviceGuard guard(branch.device());
   return device::add_norm(cuda_grid(), residual, branch, weight, bias, epsilon, normed_type);
 }
 
 FourTensors norm_backward_on_gpu(const at::Tensor& normed_gradient, const MaybeTensor& sum_gradient,
                                  const at::Tensor& sum, const at::Tensor& weight, const MaybeTensor& means,
                                  const at::Tensor& scales, at::ScalarType branch_type) {
+  const c10::DeviceGuard guard(sum.device());
   return device::add_norm_backward(cuda_grid(), normed_gradient, sum_gradient, sum, weight, means, scales, branch_type);
 }
 

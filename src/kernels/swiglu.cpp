@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/silu.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -97,11 +98,13 @@ std::tuple<at::Tensor, at::Tensor> swiglu_backward_on_cpu(const at::Tensor& outp
 }
 
 at::Tensor swiglu_on_gpu(const at::Tensor& gate, const at::Tensor& up) {
+  const c10::DeviceGuard guard(gate.device());
   return device::swiglu(cuda_grid(), gate, up);
 }
 
 std::tuple<at::Tensor, at::Tensor> swiglu_backward_on_gpu(const at::Tensor& output_gradient, const at::Tensor& gate,
                                                           const at::Tensor& up) {
+  const c10::DeviceGuard guard(gate.device());
   return device::swiglu_backward(cuda_grid(), output_gradient, gate, up);
 }
 

@@ -4,13 +4,53 @@
 #include <ATen/ops/maximum.h>
 
 #include <cmath>
+#include <unordered_map>
 
+#include "kernels/adam.h"
 #include "optimizer/rule.h"
 
 namespace trainctl::optimizer {
 namespace {
 
 enum class DecayMode { in_gradient, decoupled };
+
+/// The averages that follow an update, until they have been moved.
+class Followers {
+ public:
+  explicit Followers(const FollowingAverages* averages) : averages_(averages) {
+    if (averages_ == nullptr) return;
+    for (std::size_t i = 0; i < averages_->parameters.size(); ++i)
+      left_.emplace(averages_->parameters[i].unsafeGetTensorImpl(), i);
+  }
+
+  double share() const { return averages_ == nullptr ? 0 : averages_->share; }
+
+  /// Returns the averages of all these parameters for the update to move; none, if one of them has none.
+  std::vector<at::Tensor> take(const std::vector<at::Tensor>& parameters) {
+    std::vector<at::Tensor> taken;
+    for (const at::Tensor& parameter : parameters) {
+      const auto found = left_.find(parameter.unsafeGetTensorImpl());
+      if (found == left_.end()) return {};
+      const at::Tensor& average = averages_->averages[found->second];
+      if (average.strides() != parameter.strides()) return {};
+      taken.push_back(average);
+    }
+    for (const at::Tensor& parameter : parameters) left_.erase(parameter.unsafeGetTensorImpl());
+    return taken;
+  }
+
+  /// Moves those that no update took.
+  void move_the_rest() const {
+    for (const auto& [parameter, i] : left_) {
+      at::Tensor average = averages_->averages[i];
+      average.lerp_(averages_->parameters[i], averages_->share);
+    }
+  }
+
+ private:
+  const FollowingAverages* averages_;
+  std::unordered_map<const c10::TensorImpl*, std::size_t> left_;
+};
 
 /// The rules of torch.optim.Adam and AdamW, which differ in the place of the weight decay.
 class Adam final : public Optimizer {
@@ -27,30 +67,28 @@ class Adam final : public Optimizer {
 
   void step(double lr, const at::Tensor& found_inf) override {
     const at::NoGradGuard no_grad;
-    const auto fused = [&](auto&&... arguments) {
-      if (decay_ == DecayMode::decoupled)
-        at::_fused_adamw_(arguments...);
-      else
-        at::_fused_adam_(arguments...);
-    };
-    if (!config_.fused && overflowed(found_inf)) return;
+    if (config_.fused) return step_on_the_way(lr, found_inf, {});
+    if (overflowed(found_inf)) return;
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       const Active active = active_of(groups_[i]);
       if (active.empty()) continue;
-      Slots& slots = slots_[i];
-      const double rate = lr * groups_[i].lr_scale;
-      const at::Tensor flag = beside(active, found_inf);
-      slots.steps.advance(active, flag);
-      if (!config_.fused) {
-        update_by_operators(active, slots, rate, groups_[i].weight_decay);
-        continue;
-      }
-      fused(in_memory(active.parameters), in_memory(active.gradients), in_memory(active.pick(slots.exp_avg)),
-            in_memory(active.pick(slots.exp_avg_sq)), in_memory(active.pick(slots.max_exp_avg_sq)),
-            active.pick(slots.steps.tensors()), rate, config_.beta1, config_.beta2, groups_[i].weight_decay,
-            config_.eps, config_.amsgrad, /*maximize=*/false, std::nullopt,
-            flag.defined() ? std::optional(flag) : std::nullopt);
+      slots_[i].steps.advance(active, {});
+      update_by_operators(active, slots_[i], lr * groups_[i].lr_scale, groups_[i].weight_decay);
     }
+  }
+
+  bool works_on_the_way() const override { return config_.fused; }
+  void step_on_the_way(double lr, const at::Tensor& found_inf, const OnTheWay& more) override {
+    const at::NoGradGuard no_grad;
+    Followers followers(more.averages);
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      const Active active = active_of(groups_[i]);
+      if (active.empty()) continue;
+      const at::Tensor flag = beside(active, found_inf);
+      slots_[i].steps.advance(active, flag);
+      update(active, i, lr * groups_[i].lr_scale, flag, beside(active, more.factor), followers);
+    }
+    followers.move_the_rest();
   }
 
   void visit_state(runtime::State& state) override {
@@ -69,6 +107,40 @@ class Adam final : public Optimizer {
     std::vector<at::Tensor> max_exp_avg_sq;  // amsgrad only
     StepCounts steps;
   };
+
+  /// Updates the active parameters of a group in one pass; those of fp64 by LibTorch's operator.
+  void update(const Active& active, std::size_t group, double lr, const at::Tensor& flag, const at::Tensor& factor,
+              Followers& followers) const {
+    const Slots& slots = slots_[group];
+    const double weight_decay = groups_[group].weight_decay;
+    kernels::AdamLists lists{.parameters = active.parameters,
+                             .gradients = active.gradients,
+                             .averages = active.pick(slots.exp_avg),
+                             .squares = active.pick(slots.exp_avg_sq),
+                             .largest = active.pick(slots.max_exp_avg_sq),
+                             .steps = active.pick(slots.steps.tensors())};
+    if (kernels::has_adam_kernel(lists)) {
+      lists.smoothed = followers.take(active.parameters);
+      lists.smoothing = followers.share();
+      const kernels::AdamRule rule{.lr = lr,
+                                   .beta1 = config_.beta1,
+                                   .beta2 = config_.beta2,
+                                   .epsilon = config_.eps,
+                                   .weight_decay = weight_decay,
+                                   .is_decoupled = decay_ == DecayMode::decoupled};
+      return kernels::update_by_adam(lists, rule, factor, flag);
+    }
+    if (factor.defined()) scale(active.gradients, factor);
+    const auto fused = [&](auto&&... arguments) {
+      if (decay_ == DecayMode::decoupled)
+        at::_fused_adamw_(arguments...);
+      else
+        at::_fused_adam_(arguments...);
+    };
+    fused(in_memory(lists.parameters), in_memory(lists.gradients), in_memory(lists.averages), in_memory(lists.squares),
+          in_memory(lists.largest), lists.steps, lr, config_.beta1, config_.beta2, weight_decay, config_.eps,
+          config_.amsgrad, /*maximize=*/false, std::nullopt, flag.defined() ? std::optional(flag) : std::nullopt);
+  }
 
   /// Updates parameter by parameter, as torch.optim does without `foreach` and `fused`.
   void update_by_operators(const Active& active, const Slots& slots, double lr, double weight_decay) const {

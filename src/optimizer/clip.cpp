@@ -89,27 +89,39 @@ std::vector<at::Tensor> counted_gradients(const std::vector<OptimizedParameter>&
 
 }  // namespace
 
-at::Tensor clip_grad_norm(const std::vector<OptimizedParameter>& parameters, std::optional<double> max_norm,
-                          const SumOverParts& sum_over_parts) {
+void scale(const std::vector<at::Tensor>& gradients, const at::Tensor& factor) {
+  if (gradients.empty()) return;
   const at::NoGradGuard no_grad;
-  const std::vector<at::Tensor> gradients = gradients_of(parameters);
+  for (const std::vector<at::Tensor>& of_device : runtime::by_device(gradients)) {
+    if (factor.is_cpu())
+      at::_foreach_mul_(of_device, factor.item<double>());
+    else
+      at::_foreach_mul_(of_device, factor.to(of_device.front().options()));
+  }
+}
+
+at::Tensor grad_norm(const std::vector<OptimizedParameter>& parameters, const SumOverParts& sum_over_parts) {
+  const at::NoGradGuard no_grad;
   const auto options =
       parameters.empty() ? at::TensorOptions() : parameters.front().tensor.options().requires_grad(false);
   at::Tensor squares = squares_of(counted_gradients(parameters), options);
   if (sum_over_parts) sum_over_parts(squares);
-  const at::Tensor norm = squares.sqrt().to(options.dtype());
-  if (!max_norm || gradients.empty()) return norm;
+  return squares.sqrt().to(options.dtype());
+}
+
+at::Tensor clip_factor(const at::Tensor& norm, double max_norm) {
+  const at::NoGradGuard no_grad;
   constexpr double kTiny = 1e-6;  // torch.nn.utils.clip_grad_norm_'s
-  if (norm.is_cpu()) {
-    const double coefficient = *max_norm / (norm.item<double>() + kTiny);
-    if (coefficient >= 1) return norm;
-    for (const std::vector<at::Tensor>& of_device : runtime::by_device(gradients))
-      at::_foreach_mul_(of_device, coefficient);  // also when the norm is NaN, as there
-  } else {
-    const at::Tensor coefficient = norm.add(kTiny).reciprocal_().mul_(*max_norm).clamp_max_(1);
-    for (const std::vector<at::Tensor>& of_device : runtime::by_device(gradients))
-      at::_foreach_mul_(of_device, coefficient.to(of_device.front().device()));
-  }
+  return norm.add(kTiny).reciprocal_().mul_(max_norm).clamp_max_(1);
+}
+
+at::Tensor clip_grad_norm(const std::vector<OptimizedParameter>& parameters, std::optional<double> max_norm,
+                          const SumOverParts& sum_over_parts) {
+  const at::Tensor norm = grad_norm(parameters, sum_over_parts);
+  if (!max_norm) return norm;
+  const at::Tensor factor = clip_factor(norm, *max_norm);
+  const bool is_one = factor.is_cpu() && factor.item<double>() == 1;
+  if (!is_one) scale(gradients_of(parameters), factor);  // also when the norm is NaN, as there
   return norm;
 }
 

@@ -19,12 +19,19 @@ Ema::Ema(const EmaConfig& config, std::vector<OptimizedParameter> parameters) : 
 
 void Ema::update(std::int64_t step) {
   core::ensure(!swapped_, "the averages are in the model's place");
-  if (step < config_.start || (step - config_.start) % config_.every != 0) return;
+  if (!is_due(step)) return;
   const at::NoGradGuard no_grad;
   if (num_averaged_++ == 0)
     copy_weights();
   else
     lerp_weights();
+}
+
+std::optional<FollowingAverages> Ema::begin_update(std::int64_t step) {
+  core::ensure(!swapped_, "the averages are in the model's place");
+  if (!is_due(step) || num_averaged_ == 0) return std::nullopt;
+  ++num_averaged_;
+  return FollowingAverages{.parameters = weights_, .averages = averages_, .share = 1 - config_.decay};
 }
 
 void Ema::swap() {
@@ -44,6 +51,10 @@ void Ema::visit_state(runtime::State& state) {
   if (num_averaged_ == 0) copy_weights();
   for (std::size_t i = 0; i < averages_.size(); ++i) state.slot({"average", names_[i]}, averages_[i]);
   state.integer("num_averaged", num_averaged_);
+}
+
+bool Ema::is_due(std::int64_t step) const {
+  return step >= config_.start && (step - config_.start) % config_.every == 0;
 }
 
 void Ema::lerp_weights() {

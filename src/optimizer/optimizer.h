@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,32 @@ struct OptimizedParameter {
   bool is_hidden_matrix = tensor.dim() > 1;  // of the whole parameter: neither a vector, an embedding nor the output's
 };
 
+/// A moving average that follows an update: average += share · (parameter - average).
+struct FollowingAverages {
+  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> averages;
+  double share = 0;
+};
+
+/// What a rule may do while it has gradients and parameters in hand, so that they are read once.
+struct OnTheWay {
+  at::Tensor factor;                            // floating-point [], on the device: of all gradients; undefined: 1
+  const FollowingAverages* averages = nullptr;  // null: none
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   /// One update at this learning rate, from the parameters' .grad (undefined grads are left alone). Where `found_inf`
   /// is defined and not zero, nothing changes; fused rules decide that on the device.
   virtual void step(double lr, const at::Tensor& found_inf) = 0;
+  /// Whether the rule has step_on_the_way().
+  virtual bool works_on_the_way() const { return false; }
+  /// step() with the gradients times a factor, which may leave them as they are, and with averages that follow, also
+  /// where nothing else changes.
+  virtual void step_on_the_way(double, const at::Tensor&, const OnTheWay&) {
+    throw std::logic_error("the update rule does nothing on its way");
+  }
   /// Slots under "<slot>.<parameter name>", allocated at build.
   virtual void visit_state(runtime::State& state) = 0;
   /// Puts the weights to evaluate and to save in the place of those that are trained. Returns whether this changes
@@ -86,8 +107,17 @@ std::vector<at::Tensor> gradients_of(const std::vector<OptimizedParameter>& para
 /// Frees the gradients (the next backward writes instead of adding).
 void zero_grad(const std::vector<OptimizedParameter>& parameters);
 
+/// Multiplies them in place by a float [] or a number.
+void scale(const std::vector<at::Tensor>& gradients, const at::Tensor& factor);
+
 /// Adds up over ranks, in place, where each has only a part of the gradients: each gradient is on one that has no copy.
 using SumOverParts = std::function<void(at::Tensor& sum)>;
+
+/// Returns the global L2 norm of all gradients, on the device.
+at::Tensor grad_norm(const std::vector<OptimizedParameter>& parameters, const SumOverParts& sum_over_parts = {});
+
+/// Returns min(1, max_norm / norm), beside the norm: torch.nn.utils.clip_grad_norm_'s factor.
+at::Tensor clip_factor(const at::Tensor& norm, double max_norm);
 
 /// Scales all gradients by min(1, max_norm / norm), where norm is their global L2 norm; returns norm, on the device.
 /// Same as torch.nn.utils.clip_grad_norm_, without a synchronisation. A null max_norm only measures.
@@ -101,12 +131,15 @@ class Ema {
   /// After update number `step` (0-based). The first averaged step copies the weights; until then the average is the
   /// weights.
   void update(std::int64_t step);
+  /// Returns what an update of that number can do on its way; it is counted as done then. None: call update().
+  std::optional<FollowingAverages> begin_update(std::int64_t step);
   /// Exchanges the values of averaged and current weights; call again to exchange back. In between, neither update nor
   /// visit_state may be called.
   void swap();
   void visit_state(runtime::State& state);
 
  private:
+  bool is_due(std::int64_t step) const;
   void copy_weights();
   void lerp_weights();
 

@@ -70,17 +70,26 @@ class WatchedOptimizer final : public optimizer::Optimizer {
       : inner_(std::move(inner)), run_(run), log_(log) {}
 
   void step(double lr, const at::Tensor& found_inf) override {
-    for (const at::Tensor& gradient : optimizer::gradients_of(run_.parameters))
-      log_.assign(gradient, Purpose::gradients);
-    for (const model::NamedTensor& named : model::named_parameters(*run_.model))
-      log_.assign(named.tensor.grad(), Purpose::gradients);
+    assign_gradients();
     inner_->step(lr, found_inf);
+  }
+  bool works_on_the_way() const override { return inner_->works_on_the_way(); }
+  void step_on_the_way(double lr, const at::Tensor& found_inf, const optimizer::OnTheWay& more) override {
+    assign_gradients();
+    inner_->step_on_the_way(lr, found_inf, more);
   }
   void visit_state(runtime::State& state) override { inner_->visit_state(state); }
   bool eval() override { return inner_->eval(); }
   void train() override { inner_->train(); }
 
  private:
+  void assign_gradients() const {
+    for (const at::Tensor& gradient : optimizer::gradients_of(run_.parameters))
+      log_.assign(gradient, Purpose::gradients);
+    for (const model::NamedTensor& named : model::named_parameters(*run_.model))
+      log_.assign(named.tensor.grad(), Purpose::gradients);
+  }
+
   std::unique_ptr<optimizer::Optimizer> inner_;
   train::Run& run_;
   MemoryTracker& log_;

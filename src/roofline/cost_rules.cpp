@@ -184,6 +184,7 @@ constexpr NamedRule kLibtorchRules[] = {
 constexpr NamedRule kOtherRules[] = {
     {"mkldnn::_linear_pointwise", kProduct},
     {"trainctl::linear", kProduct},
+    {"trainctl::scaled_mm", kProduct},
     {"trainctl::winograd_convolution", kConvolution},
     {"trainctl::winograd_convolution_backward", kConvolutionBackward},
     {"trainctl::short_attention", kAttention},
@@ -201,6 +202,7 @@ constexpr NamedRule kOtherRules[] = {
     {"trainctl::swiglu_backward", {kWhole, transcendental, ByteRule::by_allocated, 2.5}},
     {"trainctl::gelu", {kWhole, transcendental, ByteRule::by_allocated, 2}},
     {"trainctl::gelu_backward", {kWhole, transcendental, ByteRule::by_allocated, 3}},
+    {"trainctl::adam_", kUpdate},
     {"trainctl::softmax_gradient", {kWhole, softmax, ByteRule::all, 3}},
 };
 

@@ -189,4 +189,10 @@ std::string describe(c10::Device device) {
   return std::string(name ? name(device.index()) : "GPU") + ", " + core::format_bytes(static_cast<double>(total_bytes));
 }
 
+int compute_capability(c10::Device device) {
+  const auto capability = cuda_function<CapabilityFunction>(kCapabilitySymbol);
+  core::ensure(capability != nullptr, "the CUDA library doesn't know the device");
+  return capability(device.index());
+}
+
 }  // namespace trainctl::runtime

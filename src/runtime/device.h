@@ -49,6 +49,9 @@ std::size_t device_memory_limit(c10::Device device);
 /// Waits until all work given to the device is done. Returns at once on a CPU.
 void synchronize(c10::Device device);
 
+/// The compute capability of a GPU: 90 for 9.0.
+int compute_capability(c10::Device device);
+
 /// "AMD EPYC, 2 cores" or "NVIDIA H200, 139 GiB".
 std::string describe(c10::Device device);
 

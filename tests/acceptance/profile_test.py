@@ -306,7 +306,7 @@ class OtherTools(Profile):
             entry = ours.setdefault(row["name"], [0, 0])
             entry[0] += row["calls"] * len(steps)
             entry[1] += row["self_ms"] * 1e3 * len(steps)
-        for name in ("aten::mkldnn_convolution", "aten::convolution_backward", "aten::native_batch_norm", "aten::_fused_adamw_"):
+        for name in ("aten::mkldnn_convolution", "aten::convolution_backward", "aten::native_batch_norm", "trainctl::adam_"):
             its = page["operators"][name]
             self.assertAlmostEqual(ours[name][0], its["calls"], delta=1e-3)
             self.assertAlmostEqual(ours[name][1], its["self_us"], delta=0.01 * its["self_us"] + 50)

@@ -92,19 +92,24 @@ TEST_CASE("loss scaling is the identity for every other precision", "[amp]") {
 TEST_CASE("operators compute in the config's type inside the scope alone", "[amp]") {
   const at::Tensor input = at::ones({2, 3}), weight = at::ones({4, 3}).requires_grad_();
   const auto dtype = [&] { return at::linear(input, weight).scalar_type(); };
-  for (const auto& [mode, expected] :
-       {std::pair{Precision::fp32, at::kFloat}, {Precision::bf16, at::kBFloat16}, {Precision::fp16, at::kHalf}}) {
+  for (const auto& [mode, expected] : {std::pair{Precision::fp32, at::kFloat},
+                                       {Precision::bf16, at::kBFloat16},
+                                       {Precision::fp16, at::kHalf},
+                                       {Precision::fp8, at::kBFloat16}}) {
     const AmpConfig config{.mode = mode, .loss_scaling = {}};
     {
       const Autocast autocast(config, at::kCPU);
       CHECK(dtype() == expected);
+      CHECK(kernels::Float8Products::are_wanted() == (mode == Precision::fp8));
       {
         const Autocast inner({.mode = Precision::bf16, .loss_scaling = {}}, at::kCPU);
         CHECK(dtype() == at::kBFloat16);
+        CHECK(!kernels::Float8Products::are_wanted());
       }
       CHECK(dtype() == expected);
     }
     CHECK(dtype() == at::kFloat);
+    CHECK(!kernels::Float8Products::are_wanted());
   }
   weight.mutable_grad().reset();
   {
@@ -134,7 +139,7 @@ TEST_CASE("tf32 is refused on a CPU, and emulated types are announced", "[amp]")
   CHECK_THROWS_AS(apply_precision({.mode = Precision::tf32, .loss_scaling = {}}, at::kCPU), core::Error);
   CHECK(precision_warning({.mode = Precision::fp32, .loss_scaling = {}}, at::kCPU).empty());
   CHECK(precision_warning({.mode = Precision::bf16, .loss_scaling = {}}, c10::Device(at::kCUDA, 0)).empty());
-  for (const Precision mode : {Precision::bf16, Precision::fp16}) {
+  for (const Precision mode : {Precision::bf16, Precision::fp16, Precision::fp8}) {
     const std::string warning = precision_warning({.mode = mode, .loss_scaling = {}}, at::kCPU);
     if (!warning.empty()) CHECK_THAT(warning, Catch::Contains("emulated") && Catch::Contains("fp32"));
   }

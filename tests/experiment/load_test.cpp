@@ -119,7 +119,7 @@ checkpoint: {best: {metric: acuracy}}
       name + ":10:31: model.stem: expected one of imagenet or cifar, got 'cifr'; did you mean 'cifar'?",
       name + ":13:3: optimizer.momentum: 'momentum' belongs to kinds sgd, rmsprop and muon; this is adamw",
       name + ":15:3: optimizer.lr: duplicate key; the first is at line 14",
-      name + ":16:13: amp.mode: expected one of fp32, tf32, bf16 or fp16, got 'fp61'; did you mean 'fp16'?",
+      name + ":16:13: amp.mode: expected one of fp32, tf32, bf16, fp16 or fp8, got 'fp61'; did you mean 'fp16'?",
       name + ":17:23: accumulation.steps: expected an integer from 1 to 1073741824, got 2.5",
       name +
           ":19:29: checkpoint.best.metric: expected one of loss, accuracy, balanced_accuracy, "

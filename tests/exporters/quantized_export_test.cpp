@@ -130,9 +130,10 @@ struct ExportedCase {
 };
 
 ExportedCase exported(const Case& which, const TemporaryDirectory& scratch) {
-  // Samples are the case's own, whatever other tests drew before. Of seeds 1 to 12 two (1, 5) have a sample of an
-  // untrained ViT 1.6 and 4 steps away, where a value lies between two levels; on other processors the same two.
-  at::manual_seed(2);
+  // Samples are the case's own, whatever other tests drew before. Of seeds 1 to 12 some have a sample of an untrained
+  // ViT up to 4 steps away, where a value lies between two levels: 5 with AVX-512, and with AVX2 1, 2, 5, 6, 8 and 10.
+  // The samples of 4, 7 and 9 have none, below AVX2 either.
+  at::manual_seed(4);
   ExportedCase made_case{.model = made(which), .card = {}, .path = scratch / (which.name + ".onnx")};
   made_case.card.name = which.name;
   made_case.card.format = exporters::ArtefactFormat::onnx;

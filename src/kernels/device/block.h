@@ -56,15 +56,32 @@ class GpuBlock {
     T value_;
   };
 
+  /// Elements that all threads see: one such array of a type and size in a kernel.
+  template <class T, int kSize>
+  class Shared {
+   public:
+    __device__ explicit Shared(const GpuBlock&) {
+      __shared__ T values[kSize];
+      values_ = values;
+    }
+    __device__ T& operator[](int at) const { return values_[at]; }
+
+   private:
+    T* values_;
+  };
+
   __device__ std::int64_t index() const { return blockIdx.x; }
   __device__ std::int64_t count() const { return gridDim.x; }
   __device__ int threads() const { return static_cast<int>(blockDim.x); }
 
-  /// Calls work(thread) for every thread. What one writes, another may read in a later call only after sum().
+  /// Calls work(thread) for every thread. What one writes, another may read only after meet().
   template <class Work>
   __device__ __forceinline__ void each(const Work& work) const {
     work(static_cast<int>(threadIdx.x));
   }
+
+  /// Waits for all threads.
+  __device__ void meet() const { __syncthreads(); }
 
   /// Returns the sums over all threads, to each. The order of additions depends on the number of threads alone.
   template <int kCount>
@@ -112,6 +129,16 @@ class SteppedBlock {
     std::vector<T> values_;
   };
 
+  template <class T, int kSize>
+  class Shared {
+   public:
+    explicit Shared(const SteppedBlock&) : values_(kSize) {}
+    T& operator[](int at) { return values_.at(static_cast<std::size_t>(at)); }
+
+   private:
+    std::vector<T> values_;
+  };
+
   SteppedBlock(std::int64_t index, const Launch& launch) : index_(index), launch_(launch) {}
 
   std::int64_t index() const { return index_; }
@@ -122,6 +149,8 @@ class SteppedBlock {
   void each(const Work& work) const {
     for (int thread = 0; thread < threads(); ++thread) work(thread);
   }
+
+  void meet() const {}
 
   template <int kCount>
   Sums<kCount> sum(const PerThread<Sums<kCount>>& values) const {

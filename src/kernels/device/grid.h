@@ -5,6 +5,8 @@
 
 namespace trainctl::kernels::device {
 
+struct AdamArguments;
+struct QuantizeArguments;
 struct AddNormForwardArguments;
 struct AddNormBackwardArguments;
 struct BiasGeluArguments;
@@ -20,6 +22,8 @@ class Grid {
   virtual void run(const AddNormBackwardArguments& given) const = 0;
   virtual void run(const BiasGeluArguments& given) const = 0;
   virtual void run(const SwigluArguments& given) const = 0;
+  virtual void run(const AdamArguments& given) const = 0;
+  virtual void run(const QuantizeArguments& given) const = 0;
 };
 
 }  // namespace trainctl::kernels::device

@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <algorithm>
+#include <cmath>
 #include <initializer_list>
 
 namespace trainctl::kernels::device {
@@ -184,6 +186,83 @@ std::tuple<at::Tensor, at::Tensor> swiglu_backward(const Grid& grid, const at::T
                            .gate_gradient = of_gate.mutable_data_ptr(),
                            .up_gradient = of_up.mutable_data_ptr()});
   return {of_gate, of_up};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> quantize(const Grid& grid, const at::Tensor& input,
+                                                        const at::Tensor& amax, at::ScalarType format) {
+  const at::Tensor values = aligned(input);
+  const std::int64_t rows = values.size(0), columns = values.size(1);
+  const auto eight_bits = values.options().dtype(format);
+  at::Tensor quantized = at::empty({rows, columns}, eight_bits), transposed = at::empty({columns, rows}, eight_bits);
+  at::Tensor inverse_scale = at::empty({}, values.options().dtype(at::kFloat));
+  grid.run(QuantizeArguments{.type = element_of(values.scalar_type()),
+                             .format = format == at::kFloat8_e4m3fn ? Float8::e4m3 : Float8::e5m2,
+                             .rows = rows,
+                             .columns = columns,
+                             .input = values.const_data_ptr(),
+                             .amax = amax.const_data_ptr<float>(),
+                             .quantized = quantized.mutable_data_ptr(),
+                             .transposed = transposed.mutable_data_ptr(),
+                             .inverse_scale = inverse_scale.mutable_data_ptr<float>()});
+  return {quantized, transposed, inverse_scale};
+}
+
+AdamCoefficients coefficients_of(const AdamRule& rule, double smoothing) {
+  const double decay = rule.weight_decay;
+  return {.kept = static_cast<float>(rule.is_decoupled ? 1 - rule.lr * decay : 1),
+          .decay = static_cast<float>(rule.is_decoupled ? 0 : decay),
+          .beta1 = static_cast<float>(rule.beta1),
+          .beta2 = static_cast<float>(rule.beta2),
+          .rest1 = static_cast<float>(1 - rule.beta1),
+          .rest2 = static_cast<float>(1 - rule.beta2),
+          .epsilon = static_cast<float>(rule.epsilon),
+          .smoothing = static_cast<float>(smoothing)};
+}
+
+AdamTensor adam_tensor(at::TensorList parameters, at::TensorList gradients, at::TensorList averages,
+                       at::TensorList squares, at::TensorList largest, at::TensorList smoothed, at::TensorList steps,
+                       std::size_t index) {
+  return {.size = parameters[index].numel(),
+          .parameter = parameters[index].mutable_data_ptr<float>(),
+          .gradient = gradients[index].const_data_ptr<float>(),
+          .average = averages[index].mutable_data_ptr<float>(),
+          .square = squares[index].mutable_data_ptr<float>(),
+          .largest = largest.empty() ? nullptr : largest[index].mutable_data_ptr<float>(),
+          .smoothed = smoothed.empty() ? nullptr : smoothed[index].mutable_data_ptr<float>(),
+          .step = steps[index].const_data_ptr<float>()};
+}
+
+void adam(const Grid& grid, at::TensorList parameters, at::TensorList gradients, at::TensorList averages,
+          at::TensorList squares, at::TensorList largest, at::TensorList smoothed, at::TensorList steps,
+          const AdamRule& rule, double smoothing, const at::Tensor& factor, const at::Tensor& found_inf) {
+  const AdamArguments none{.lr = static_cast<float>(rule.lr),
+                           .log_beta1 = static_cast<float>(std::log(rule.beta1)),
+                           .log_beta2 = static_cast<float>(std::log(rule.beta2)),
+                           .same = coefficients_of(rule, smoothing),
+                           .factor = data<float>(factor),
+                           .found_inf = data<float>(found_inf)};
+  const auto is_aligned = [](const AdamTensor& tensor) {
+    const void* const addresses[] = {tensor.parameter, tensor.gradient, tensor.average,
+                                     tensor.square,    tensor.largest,  tensor.smoothed};
+    return std::ranges::all_of(addresses, [](const void* address) {
+      return reinterpret_cast<std::uintptr_t>(address) % (kWidth * sizeof(float)) == 0;
+    });
+  };
+  // Tensors that aren't aligned get a start of their own.
+  for (const bool aligned_ones : {true, false}) {
+    AdamArguments given = none;
+    given.width = aligned_ones ? kWidth : 1;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const AdamTensor tensor = adam_tensor(parameters, gradients, averages, squares, largest, smoothed, steps, i);
+      if (tensor.size == 0 || is_aligned(tensor) != aligned_ones) continue;
+      given.add(tensor);
+      if (given.count < AdamArguments::kMostTensors) continue;
+      grid.run(given);
+      given = none;
+      given.width = aligned_ones ? kWidth : 1;
+    }
+    if (given.count > 0) grid.run(given);
+  }
 }
 
 }  // namespace trainctl::kernels::device

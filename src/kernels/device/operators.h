@@ -6,8 +6,11 @@
 #include <optional>
 #include <tuple>
 
+#include "kernels/adam.h"
 #include "kernels/device/activation.h"
+#include "kernels/device/adam.h"
 #include "kernels/device/add_norm.h"
+#include "kernels/device/float8.h"
 #include "kernels/device/grid.h"
 
 namespace trainctl::kernels::device {
@@ -46,5 +49,22 @@ at::Tensor swiglu(const Grid& grid, const at::Tensor& gate, const at::Tensor& up
 /// Returns the gradients of gate and up.
 std::tuple<at::Tensor, at::Tensor> swiglu_backward(const Grid& grid, const at::Tensor& output_gradient,
                                                    const at::Tensor& gate, const at::Tensor& up);
+
+/// Returns the tensor [rows, columns], multiples of 4, in e4m3 or e5m2, its transpose, and 1 / scale. `amax` (float
+/// []): its largest magnitude.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> quantize(const Grid& grid, const at::Tensor& input,
+                                                        const at::Tensor& amax, at::ScalarType format);
+
+/// The coefficients that a rule gives for all tensors and steps.
+AdamCoefficients coefficients_of(const AdamRule& rule, double smoothing);
+/// The parameter of this number, with what belongs to it.
+AdamTensor adam_tensor(at::TensorList parameters, at::TensorList gradients, at::TensorList averages,
+                       at::TensorList squares, at::TensorList largest, at::TensorList smoothed, at::TensorList steps,
+                       std::size_t index);
+
+/// See update_by_adam().
+void adam(const Grid& grid, at::TensorList parameters, at::TensorList gradients, at::TensorList averages,
+          at::TensorList squares, at::TensorList largest, at::TensorList smoothed, at::TensorList steps,
+          const AdamRule& rule, double smoothing, const at::Tensor& factor, const at::Tensor& found_inf);
 
 }  // namespace trainctl::kernels::device

@@ -12,6 +12,10 @@ namespace trainctl::runtime {
 inline constexpr const char* kDeviceNameSymbol = "trainctl_cuda_device_name";
 using DeviceNameFunction = const char*(int index);
 
+/// `int trainctl_cuda_capability(int index)`: 90 for 9.0.
+inline constexpr const char* kCapabilitySymbol = "trainctl_cuda_capability";
+using CapabilityFunction = int(int index);
+
 /// `void trainctl_cuda_mark_spans(bool on)`: shows every Span as an NVTX range, for Nsight.
 inline constexpr const char* kMarkSpansSymbol = "trainctl_cuda_mark_spans";
 using MarkSpansFunction = void(bool on);

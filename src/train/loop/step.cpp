@@ -11,6 +11,7 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -24,6 +25,7 @@
 #include "runtime/random.h"
 #include "runtime/sample_randomness.h"
 #include "runtime/span.h"
+#include "train/loop/gradient_factor.h"
 #include "train/loop/own_tokens.h"
 
 namespace trainctl::train {
@@ -283,51 +285,71 @@ double Step::add_up(const task::LossSum& loss, const dataset::Batch& batch, Step
 }
 
 void Step::update(GradNorm grad_norm, StepResult& result) {
+  // Histograms show gradients without the loss's scale, so those are multiplied at once.
+  const bool in_update = run_.optimizer->works_on_the_way() && run_.experiment.tracking.histogram_every == 0;
+  const std::vector<at::Tensor> gradients = optimizer::gradients_of(run_.parameters);
+  GradientFactor factor(gradients, in_update ? GradientFactor::When::in_update : GradientFactor::When::at_once);
   at::Tensor found_inf;
   {
     const runtime::Span span("unscale");
-    std::vector<at::Tensor> grads = optimizer::gradients_of(run_.parameters);
-    found_inf = run_.scaler.unscale(grads);  // where the update is made; so is the norm
-    if (found_inf.defined()) run_.parallel->max_over_parts(found_inf);
-    if (result.count != result.nominal && result.count > 0) {
-      const double factor = result.nominal / result.count;
-      for (at::Tensor& grad : grads) grad.mul_(factor);
+    if (in_update) {
+      if (run_.scaler.is_active()) factor.multiply(run_.scaler.inverse());
+    } else {
+      found_inf = run_.scaler.unscale(gradients);  // where the update is made; so is the norm
+      if (found_inf.defined()) run_.parallel->max_over_parts(found_inf);
     }
+    if (result.count != result.nominal && result.count > 0)
+      factor.multiply(at::scalar_tensor(result.nominal / result.count,
+                                        at::TensorOptions(run_.parallel->update_device()).dtype(at::kDouble)));
   }
   if (on_gradients) on_gradients();
   result.non_finite = non_finite(result.loss);
-  if (run_.experiment.optimizer.clip_norm || grad_norm == GradNorm::measure) {
+  const std::optional<double> clip_norm = run_.experiment.optimizer.clip_norm;
+  const bool finds_inf = in_update && run_.scaler.is_active();  // the norm of all parts tells
+  if (clip_norm || grad_norm == GradNorm::measure || finds_inf) {
     const runtime::Span span("clip");
-    result.grad_norm =
-        optimizer::clip_grad_norm(run_.parameters, run_.experiment.optimizer.clip_norm, [&](at::Tensor& sum) {
-          // A pipeline's stage may be frozen as a whole.
-          if (run_.parameters.empty()) sum = sum.to(run_.device);
-          run_.parallel->sum_over_parts(sum);
-        });
-    result.grad_norm = result.grad_norm.to(run_.device);
+    const at::Tensor norm = factor.of_norm(optimizer::grad_norm(run_.parameters, [&](at::Tensor& sum) {
+      // A pipeline's stage may be frozen as a whole.
+      if (run_.parameters.empty()) sum = sum.to(run_.device);
+      run_.parallel->sum_over_parts(sum);
+    }));
+    if (clip_norm) factor.multiply(optimizer::clip_factor(norm, *clip_norm));
+    if (finds_inf) found_inf = non_finite(norm).reshape({}).to(run_.parallel->update_device());
+    result.grad_norm = norm.to(run_.device);
     if (!run_.scaler.is_active()) result.non_finite = at::maximum(result.non_finite, non_finite(result.grad_norm));
   }
   result.skipped =
       found_inf.defined() ? at::maximum(result.non_finite, found_inf.reshape({1}).to(run_.device)) : result.non_finite;
   if (result.count == 0) result.skipped = at::ones_like(result.skipped);
-  {
-    const runtime::Span span("optimizer");
-    run_.optimizer->step(run_.lr_of_step(run_.step + 1), result.skipped.to(run_.parallel->update_device()));
-    run_.parallel->after_update();
-    run_.scaler.update(found_inf);
-    run_.parallel->zero_grad();
-  }
+  update_parameters(factor.left(), found_inf, result);
   if (run_.experiment.accumulation.batch_norm_update == BatchNormUpdate::per_step)
     model::commit_running_statistics(*run_.model);
-  if (run_.ema) {
-    const runtime::Span span("ema");
-    const optimizer::AveragedWeights averaged(*run_.optimizer);
-    run_.ema->update(run_.step);
-  }
   run_.num_skipped += result.skipped.sum();
   const at::Tensor kept = at::eq(result.skipped.reshape({}), 0);
   run_.window[0] += at::where(kept, result.loss, 0.0);
   run_.window[1] += at::mul(kept, result.count);
+}
+
+void Step::update_parameters(const at::Tensor& factor, const at::Tensor& found_inf, const StepResult& result) {
+  std::optional<optimizer::FollowingAverages> averages;
+  {
+    const runtime::Span span("optimizer");
+    const double lr = run_.lr_of_step(run_.step + 1);
+    const at::Tensor skipped = result.skipped.to(run_.parallel->update_device());
+    if (run_.optimizer->works_on_the_way()) {
+      if (run_.ema) averages = run_.ema->begin_update(run_.step);
+      run_.optimizer->step_on_the_way(lr, skipped, {.factor = factor, .averages = averages ? &*averages : nullptr});
+    } else {
+      run_.optimizer->step(lr, skipped);
+    }
+    run_.parallel->after_update();
+    run_.scaler.update(found_inf);
+    run_.parallel->zero_grad();
+  }
+  if (!run_.ema || averages) return;
+  const runtime::Span span("ema");
+  const optimizer::AveragedWeights averaged(*run_.optimizer);
+  run_.ema->update(run_.step);
 }
 
 std::uint64_t Step::seed_micro_batch(std::int64_t micro_batch) const {

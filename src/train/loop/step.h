@@ -54,6 +54,8 @@ class Step {
   /// Adds a micro-batch of this and of all other ranks to the result; returns how many targets they have.
   double add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result);
   void update(GradNorm grad_norm, StepResult& result);
+  /// `factor`: what gradients are still to be multiplied by; undefined: 1. `found_inf`: for the loss scaler.
+  void update_parameters(const at::Tensor& factor, const at::Tensor& found_inf, const StepResult& result);
 
   Run& run_;
   comm::Group& batch_ranks_;

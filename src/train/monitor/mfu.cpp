@@ -11,6 +11,7 @@ namespace {
 at::ScalarType dtype_of(amp::Precision precision) {
   switch (precision) {
     case amp::Precision::bf16:
+    case amp::Precision::fp8:  // attention and the logits stay bf16
       return at::kBFloat16;
     case amp::Precision::fp16:
       return at::kHalf;

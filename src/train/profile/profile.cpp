@@ -84,6 +84,8 @@ std::string precision_name(amp::Precision precision) {
       return "bf16";
     case amp::Precision::fp16:
       return "fp16";
+    case amp::Precision::fp8:
+      return "fp8";
   }
   throw std::logic_error("unknown precision");
 }

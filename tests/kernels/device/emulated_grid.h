@@ -2,7 +2,9 @@
 #pragma once
 
 #include "kernels/device/activation.h"
+#include "kernels/device/adam.h"
 #include "kernels/device/add_norm.h"
+#include "kernels/device/float8.h"
 #include "kernels/device/grid.h"
 
 namespace trainctl::kernels::device {
@@ -15,6 +17,8 @@ class EmulatedGrid final : public Grid {
   void run(const AddNormBackwardArguments& given) const override { emulate(given); }
   void run(const BiasGeluArguments& given) const override { emulate(given); }
   void run(const SwigluArguments& given) const override { emulate(given); }
+  void run(const AdamArguments& given) const override { emulate(given); }
+  void run(const QuantizeArguments& given) const override { emulate(given); }
 
  private:
   template <class Arguments>

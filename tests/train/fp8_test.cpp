@@ -1,0 +1,52 @@
+// Training in eight bits on the CPU, which computes the numbers of a GPU.
+#include <catch2/catch.hpp>
+
+#include "small_run.h"
+#include "train/loop/trainer.h"
+#include "train/run/restore.h"
+
+namespace trainctl::train {
+
+using namespace testing;
+
+namespace {
+
+/// Mean losses of the windows of a short run, whose linear layers suit eight bits.
+std::vector<double> losses(amp::Precision precision, const std::filesystem::path& directory,
+                           const std::optional<std::filesystem::path>& resume_from = {}) {
+  experiment::Experiment experiment = small_experiment();
+  experiment.device.kind = runtime::DeviceKind::cpu;
+  experiment.amp.mode = precision;
+  experiment.dataset.batch_size = 16;
+  experiment.model.network = model::CnnConfig{.channels = {8, 16}, .batch_norm = true, .hidden = 32};
+  experiment.train.steps = 40;
+  experiment.train.log_every = 10;
+  experiment.checkpoint.every = 20;
+  experiment.checkpoint.keep_last = 5;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  EventLog log;
+  const StopSignal stop;
+  if (resume_from) restore(*run, *resume_from, {}, log);
+  Trainer(*run, log, stop, {.run_directory = directory, .config = {}}).run();
+  std::vector<double> all;
+  for (const tracking::StepLogged& record : log.all<tracking::StepLogged>()) all.push_back(record.loss.value());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("eight bits train nearly as floats do, and resume to the bit", "[train]") {
+  const TemporaryDirectory directory;
+  const std::vector<double> floats = losses(amp::Precision::fp32, directory.path() / "fp32");
+  const std::vector<double> whole = losses(amp::Precision::fp8, directory.path() / "fp8");
+  REQUIRE(whole.size() == floats.size());
+  CHECK(whole != floats);
+  for (std::size_t i = 0; i < floats.size(); ++i) CHECK(whole[i] == Approx(floats[i]).epsilon(5e-2).margin(5e-2));
+  const std::vector<double> resumed = losses(amp::Precision::fp8, directory.path() / "resumed",
+                                             directory.path() / "fp8" / "checkpoints" / "step_00000020");
+  REQUIRE(resumed.size() == 2);
+  CHECK(resumed[0] == whole[2]);
+  CHECK(resumed[1] == whole[3]);
+}
+
+}  // namespace trainctl::train
