@@ -28,8 +28,7 @@ WORKLOADS = {
     "resnet18": IMAGES.format(size=64, batch=32) + "\nmodel: {kind: resnet18, memory_format: contiguous}",
     "gpt2": TOKENS.format(size=128, batch=8) + "\nmodel: {kind: gpt2, num_layers: 4, hidden_size: 256, num_heads: 8, max_position_embeddings: 128}\ntask: {kind: causal_lm}",
 }
-OPERATORS = ("aten::convolution_backward", "aten::mkldnn_convolution", "aten::native_batch_norm", "aten::native_batch_norm_backward",
-             "aten::_fused_adamw_")
+OPERATORS = ("aten::convolution_backward", "aten::mkldnn_convolution", "aten::native_batch_norm", "aten::native_batch_norm_backward")
 
 
 def run(*command):

@@ -3,7 +3,7 @@
 #   P/lib/trainctl/   the engine, the CUDA library, and copies of what they need that not every system has
 #   P/include/trainctl, P/lib/cmake/trainctl   what plug-ins are built with
 #   P/share/trainctl/configs   P/share/man/man1   completion for bash, zsh and fish where they look
-# With `--component tests`: P/bin/test_*, for scripts/gpu_check.sh on a machine that builds nothing.
+# With `--component tests`: P/bin/test_* and fused_kernels, for scripts/gpu_check.sh on a machine that builds nothing.
 include_guard()
 
 # Not copied: LibTorch with what it brings, CUDA, and the C and C++ runtime, which must be the system's own.
@@ -48,6 +48,7 @@ install(FILES ${CMAKE_BINARY_DIR}/generated/trainctl-config.cmake DESTINATION li
 if(TRAINCTL_TESTS)
   get_property(tests DIRECTORY ${CMAKE_SOURCE_DIR}/tests PROPERTY BUILDSYSTEM_TARGETS)
   list(FILTER tests INCLUDE REGEX "^test_")
+  list(APPEND tests fused_kernels)
   set_target_properties(${tests} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/trainctl;${LIBTORCH_LIB_DIR}")
   install(TARGETS ${tests} RUNTIME DESTINATION bin COMPONENT tests EXCLUDE_FROM_ALL)
 endif()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks trainctl on a GPU and writes what it saw; see gpu_check.sh, which starts this.
 
-Stages, dearest last: tests tagged [gpu]; the demo's network in each precision against the CPU's losses; resume on the GPU; layouts
+Stages, dearest last: tests tagged [gpu]; fused operators against LibTorch's; the demo's network in each precision against the CPU's losses; resume on the GPU; layouts
 of several GPUs over NCCL against one, where there are several; the demo itself where Fashion-MNIST is installed; memory as `plan` predicts it; what `profile` sees and costs; what was trained here
 exported, quantized and asked on the CPU; the step against stock PyTorch; what strategies are worth on ResNet-50 and BERT.
 """
@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from gpu_layouts import check_layouts, losses
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NO_GPU = 3
@@ -32,7 +34,7 @@ tracking: {tensorboard: false}
 """
 
 # Largest relative difference from the CPU's fp32 loss over the first steps of training that counts as the same.
-TOLERANCE = {"fp32": 2e-3, "tf32": 1e-2, "bf16": 5e-2, "fp16": 2e-2}
+TOLERANCE = {"fp32": 2e-3, "tf32": 1e-2, "bf16": 5e-2, "fp16": 2e-2, "fp8": 1e-1}
 
 RESNET50 = """\
 name: resnet50
@@ -47,33 +49,6 @@ model: {{kind: bert, head: masked_lm, num_layers: {layers}}}
 task: masked_lm
 train: {{steps: 100}}
 """
-
-
-LAYOUTS_EXPERIMENT = """\
-name: layouts
-seed: 1
-dataset: {{kind: synthetic_tokens, num_samples: 512, num_eval_samples: 0, seq_len: 64, vocab_size: 512, batch_size: {batch}}}
-model: {{kind: gpt2, hidden_size: 128, num_layers: 6, num_heads: 8}}
-task: {{kind: causal_lm}}
-optimizer: {{kind: adamw, lr: 1e-3, clip_norm: 1.0}}
-accumulation: {{steps: 4}}
-train: {{steps: 10, log_every: 1}}
-tracking: {{tensorboard: false}}
-distributed: {distributed}
-"""
-# Ranks, those of them with different samples, and the layout.
-LAYOUTS = (
-    (2, 2, "{kind: ddp}"),
-    (2, 2, "{kind: zero, stage: 3}"),
-    (2, 1, "{kind: ddp, tensor: 2}"),
-    (2, 1, "{kind: ddp, tensor: 2, sequence_parallel: true}"),
-    (2, 1, "{kind: ddp, context: 2}"),
-    (2, 1, "{kind: ddp, pipeline: 2}"),
-    (2, 1, "{kind: ddp, pipeline: 2, pipeline_schedule: interleaved_1f1b}"),
-    (2, 1, "{kind: ddp, pipeline: 2, pipeline_schedule: zbv}"),
-    (4, 1, "{kind: ddp, tensor: 2, pipeline: 2}"),
-    (8, 2, "{kind: zero, stage: 1, tensor: 2, pipeline: 2}"),
-)
 
 
 class Check:
@@ -135,11 +110,6 @@ def gpu_name(check):
     return smi.stdout.strip().splitlines()[0] if usable.returncode == 0 else None
 
 
-def losses(run_directory):
-    records = [json.loads(line) for line in (run_directory / "metrics.jsonl").read_text().splitlines()]
-    return {record["step"]: record["loss"] for record in records if record["event"] == "step"}
-
-
 def check_tests(check):
     check.heading("Tests tagged [gpu]")
     check.table("tests", "result", "last line")
@@ -197,43 +167,6 @@ def check_resume(check, scratch, config):
         check.row(precision, f"{worst:.1e}", "yes" if worst == 0 else "no", check.outcome(f"resume {precision}", worst <= 1e-4))
 
 
-def num_gpus(check):
-    listed = check.run("nvidia-smi", "--query-gpu=name", "--format=csv,noheader", limit=60)
-    return len(listed.stdout.strip().splitlines()) if listed.returncode == 0 else 0
-
-
-def check_layouts(check, scratch):
-    have = 4 if check.device == "cpu" else num_gpus(check)
-    check.heading(f"Layouts of several ranks over {'Gloo' if check.device == 'cpu' else 'NCCL'} against one process, in fp32")
-    if have < 2:
-        check.text.append("Not run: there is one GPU, and two ranks of NCCL can't share it.")
-        return
-
-    def train(name, batch, distributed, *options):
-        config = scratch / f"{name}.yaml"
-        config.write_text(LAYOUTS_EXPERIMENT.format(batch=batch, distributed=distributed) + f"device: {{kind: {check.device}}}\n")
-        return check.run(check.bin / "trainctl", "train", config, "--run-dir", scratch / name, "--no-progress", *options)
-
-    reference = train("layout-alone", 8, "{kind: none}")
-    if check.outcome("layouts: one process", reference.returncode == 0, reference) != "pass":
-        return
-    want = losses(scratch / "layout-alone")
-
-    def compare(ranks, layout, name, process):
-        found = losses(scratch / name) if process.returncode == 0 else {}
-        worst = max(abs(found.get(step, math.inf) - loss) / loss for step, loss in want.items())
-        check.row(ranks, f"`{layout}`", f"{worst:.1e}", 1e-4, check.outcome(f"layout {layout}", worst <= 1e-4, process))
-
-    check.table("ranks", "distributed", "largest relative difference", "allowed", "result")
-    for number, (ranks, copies, distributed) in enumerate(LAYOUTS):
-        if ranks > have:
-            check.row(ranks, f"`{distributed}`", "", "", f"not run: {have} GPUs")
-            continue
-        compare(ranks, distributed, f"layout-{number}", train(f"layout-{number}", 8 // copies, distributed, "--nproc", ranks))
-    by_hand = "model.placement=[{layers: mlp, device: 1}]"
-    compare(1, by_hand, "layout-by-hand", train("layout-by-hand", 8, "{kind: none}", "--set", by_hand))
-
-
 def check_demo(check, scratch):
     check.heading("The demo on the GPU")
     if check.device == "cpu":
@@ -248,6 +181,13 @@ def check_demo(check, scratch):
         return
     summary = json.loads((scratch / "demo/summary.json").read_text())
     check.text.append(f"Final metrics {json.dumps(summary['final_metrics'])}, {summary['wall_s']:.1f} s, {summary['samples_per_s']:.0f} samples/s.")
+
+
+def check_kernels(check):
+    check.heading("Fused operators against LibTorch's one after another (benchmarks/fused_kernels.cpp)")
+    process = check.run(check.bin / "fused_kernels", *(["--gpu"] if check.device == "cuda" else []), limit=60)
+    check.outcome("fused operators", process.returncode == 0, process)
+    check.text.append(process.stdout if process.returncode == 0 else "**FAIL**\n")
 
 
 def check_speed(check, scratch):
@@ -380,6 +320,7 @@ def main():
         config = scratch / "check.yaml"
         config.write_text(EXPERIMENT)
         check_tests(check)
+        check_kernels(check)
         check_precisions(check, scratch, config)
         check_resume(check, scratch, config)
         check_layouts(check, scratch)
