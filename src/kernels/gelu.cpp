@@ -69,7 +69,7 @@ struct GeluShares<Gelu::erf, V> {
   }
 };
 
-/// The last elements of a stretch, too few for a vector, as a vector of their own.
+/// Some elements as a vector: at the end of a stretch too few for all its lanes.
 template <class V>
 TRAINCTL_INLINE void load_some(const float* from, std::int64_t count, typename V::Floats& to) {
   to = typename V::Floats{};
@@ -85,22 +85,22 @@ template <Gelu kForm>
 struct GeluForward {
   template <class V>
   TRAINCTL_INLINE static void run(const float* input, const float* bias, float* output, std::int64_t size) {
+    std::int64_t i = 0;
+    for (; i + V::kLanes <= size; i += V::kLanes) step<V>(input, bias, output, i, V::kLanes);
+    if (i < size) step<V>(input, bias, output, i, size - i);
+  }
+
+ private:
+  template <class V>
+  TRAINCTL_INLINE static void step(const float* input, const float* bias, float* output, std::int64_t i,
+                                   std::int64_t count) {
     typename V::Floats x;
     typename V::Floats shift = typename V::Floats{};
-    std::int64_t i = 0;
-    for (; i + V::kLanes <= size; i += V::kLanes) {
-      load(input + i, x);
-      if (bias != nullptr) load(bias + i, shift);
-      x += shift;
-      const typename V::Floats y = x * GeluShares<kForm, V>(x).share;
-      store(y, output + i);
-    }
-    if (i == size) return;
-    load_some<V>(input + i, size - i, x);
-    if (bias != nullptr) load_some<V>(bias + i, size - i, shift);
+    load_some<V>(input + i, count, x);
+    if (bias != nullptr) load_some<V>(bias + i, count, shift);
     x += shift;
     const typename V::Floats y = x * GeluShares<kForm, V>(x).share;
-    store_some<V>(y, size - i, output + i);
+    store_some<V>(y, count, output + i);
   }
 };
 
@@ -110,34 +110,30 @@ struct GeluBackward {
   template <class V>
   TRAINCTL_INLINE static void run(const float* gradient, const float* input, const float* bias, float* input_gradient,
                                   float* bias_sums, std::int64_t size) {
+    std::int64_t i = 0;
+    for (; i + V::kLanes <= size; i += V::kLanes)
+      step<V>(gradient, input, bias, input_gradient, bias_sums, i, V::kLanes);
+    if (i < size) step<V>(gradient, input, bias, input_gradient, bias_sums, i, size - i);
+  }
+
+ private:
+  template <class V>
+  TRAINCTL_INLINE static void step(const float* gradient, const float* input, const float* bias, float* input_gradient,
+                                   float* bias_sums, std::int64_t i, std::int64_t count) {
     typename V::Floats x;
     typename V::Floats dx;
     typename V::Floats sum;
     typename V::Floats shift = typename V::Floats{};
-    std::int64_t i = 0;
-    for (; i + V::kLanes <= size; i += V::kLanes) {
-      load(input + i, x);
-      if (bias != nullptr) load(bias + i, shift);
-      x += shift;
-      load(gradient + i, dx);
-      dx *= GeluShares<kForm, V>(x).slope;
-      store(dx, input_gradient + i);
-      if (bias == nullptr) continue;
-      load(bias_sums + i, sum);
-      sum += dx;
-      store(sum, bias_sums + i);
-    }
-    if (i == size) return;
-    load_some<V>(input + i, size - i, x);
-    if (bias != nullptr) load_some<V>(bias + i, size - i, shift);
+    load_some<V>(input + i, count, x);
+    if (bias != nullptr) load_some<V>(bias + i, count, shift);
     x += shift;
-    load_some<V>(gradient + i, size - i, dx);
+    load_some<V>(gradient + i, count, dx);
     dx *= GeluShares<kForm, V>(x).slope;
-    store_some<V>(dx, size - i, input_gradient + i);
+    store_some<V>(dx, count, input_gradient + i);
     if (bias == nullptr) return;
-    load_some<V>(bias_sums + i, size - i, sum);
+    load_some<V>(bias_sums + i, count, sum);
     sum += dx;
-    store_some<V>(sum, size - i, bias_sums + i);
+    store_some<V>(sum, count, bias_sums + i);
   }
 };
 

@@ -15,7 +15,7 @@ inline double error_of(const at::Tensor& actual, const at::Tensor& exact, double
   return actual.detach().to(at::kDouble).sub(wanted).abs().max().item<double>() / magnitude;
 }
 
-/// The same values as doubles, which require a gradient.
+/// Returns the values as doubles, which require a gradient.
 inline at::Tensor exactly(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.detach().to(at::kDouble, false, /*copy=*/true).requires_grad_(true) : at::Tensor();
 }

@@ -1,9 +1,7 @@
 // Training in eight bits on the CPU, which computes the numbers of a GPU.
 #include <catch2/catch.hpp>
 
-#include "small_run.h"
-#include "train/loop/trainer.h"
-#include "train/run/restore.h"
+#include "precision_losses.h"
 
 namespace trainctl::train {
 
@@ -11,26 +9,14 @@ using namespace testing;
 
 namespace {
 
-/// Mean losses of the windows of a short run, whose linear layers suit eight bits.
+/// On the CPU, with a batch that suits eight bits.
 std::vector<double> losses(amp::Precision precision, const std::filesystem::path& directory,
                            const std::optional<std::filesystem::path>& resume_from = {}) {
   experiment::Experiment experiment = small_experiment();
   experiment.device.kind = runtime::DeviceKind::cpu;
   experiment.amp.mode = precision;
   experiment.dataset.batch_size = 16;
-  experiment.model.network = model::CnnConfig{.channels = {8, 16}, .batch_norm = true, .hidden = 32};
-  experiment.train.steps = 40;
-  experiment.train.log_every = 10;
-  experiment.checkpoint.every = 20;
-  experiment.checkpoint.keep_last = 5;
-  const std::unique_ptr<Run> run = build_run(experiment);
-  EventLog log;
-  const StopSignal stop;
-  if (resume_from) restore(*run, *resume_from, {}, log);
-  Trainer(*run, log, stop, {.run_directory = directory, .config = {}}).run();
-  std::vector<double> all;
-  for (const tracking::StepLogged& record : log.all<tracking::StepLogged>()) all.push_back(record.loss.value());
-  return all;
+  return precision_losses(experiment, directory, resume_from);
 }
 
 }  // namespace

@@ -3,11 +3,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "precision_losses.h"
 #include "runtime/device.h"
-#include "small_run.h"
 #include "support/skip.h"
-#include "train/loop/trainer.h"
-#include "train/run/restore.h"
 
 namespace trainctl::train {
 
@@ -19,25 +17,12 @@ void require_gpu() {
   if (!runtime::load_cuda()) skip("no GPU here");
 }
 
-/// Mean losses of the windows of a short run.
 std::vector<double> losses(runtime::DeviceKind device, amp::Precision precision, const std::filesystem::path& directory,
                            const std::optional<std::filesystem::path>& resume_from = {}) {
   experiment::Experiment experiment = small_experiment();
   experiment.device.kind = device;
   experiment.amp.mode = precision;
-  experiment.model.network = model::CnnConfig{.channels = {8, 16}, .batch_norm = true, .hidden = 32};
-  experiment.train.steps = 40;
-  experiment.train.log_every = 10;
-  experiment.checkpoint.every = 20;
-  experiment.checkpoint.keep_last = 5;
-  const std::unique_ptr<Run> run = build_run(experiment);
-  EventLog log;
-  const StopSignal stop;
-  if (resume_from) restore(*run, *resume_from, {}, log);
-  Trainer(*run, log, stop, {.run_directory = directory, .config = {}}).run();
-  std::vector<double> all;
-  for (const tracking::StepLogged& record : log.all<tracking::StepLogged>()) all.push_back(record.loss.value());
-  return all;
+  return precision_losses(experiment, directory, resume_from);
 }
 
 }  // namespace
