@@ -1,6 +1,7 @@
 #include "kernels/adam.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -83,12 +84,14 @@ bool has_overflowed(const MaybeTensor& found_inf) {
 
 // NOLINTBEGIN(readability-function-size): an operator's arguments
 void adam_on_cpu(at::TensorList parameters, at::TensorList gradients, at::TensorList averages, at::TensorList squares,
-                 at::TensorList largest, at::TensorList smoothed, at::TensorList steps, double lr, double beta1,
-                 double beta2, double epsilon, double weight_decay, bool is_decoupled, double smoothing,
-                 const MaybeTensor& factor, const MaybeTensor& found_inf) {
+                 at::TensorList largest, at::TensorList smoothed, at::TensorList steps, double lr,
+                 const MaybeTensor& device_lr, double beta1, double beta2, double epsilon, double weight_decay,
+                 bool is_decoupled, double smoothing, const MaybeTensor& factor, const MaybeTensor& found_inf) {
   if (parameters.empty() || runtime::is_fake(parameters.front())) return;
-  const AdamRule rule{lr, beta1, beta2, epsilon, weight_decay, is_decoupled};
+  if (device_lr) lr *= device_lr->item<double>();
+  const AdamRule rule{lr, {}, beta1, beta2, epsilon, weight_decay, is_decoupled};
   AdamCoefficients same = device::coefficients_of(rule, smoothing);
+  if (is_decoupled) same.kept = static_cast<float>(1 - lr * weight_decay);
   if (factor) same.factor = factor->item<float>();
   std::vector<AdamPiece> pieces;
   std::int64_t elements = 0;
@@ -116,14 +119,14 @@ void adam_on_cpu(at::TensorList parameters, at::TensorList gradients, at::Tensor
 }
 
 void adam_on_gpu(at::TensorList parameters, at::TensorList gradients, at::TensorList averages, at::TensorList squares,
-                 at::TensorList largest, at::TensorList smoothed, at::TensorList steps, double lr, double beta1,
-                 double beta2, double epsilon, double weight_decay, bool is_decoupled, double smoothing,
-                 const MaybeTensor& factor, const MaybeTensor& found_inf) {
+                 at::TensorList largest, at::TensorList smoothed, at::TensorList steps, double lr,
+                 const MaybeTensor& device_lr, double beta1, double beta2, double epsilon, double weight_decay,
+                 bool is_decoupled, double smoothing, const MaybeTensor& factor, const MaybeTensor& found_inf) {
   if (parameters.empty()) return;
   const c10::DeviceGuard guard(parameters.front().device());
   device::adam(cuda_grid(), parameters, gradients, averages, squares, largest, smoothed, steps,
-               {lr, beta1, beta2, epsilon, weight_decay, is_decoupled}, smoothing, factor.value_or(at::Tensor()),
-               found_inf.value_or(at::Tensor()));
+               {lr, device_lr.value_or(at::Tensor()), beta1, beta2, epsilon, weight_decay, is_decoupled}, smoothing,
+               factor.value_or(at::Tensor()), found_inf.value_or(at::Tensor()));
 }
 // NOLINTEND(readability-function-size)
 
@@ -131,8 +134,9 @@ void adam_on_gpu(at::TensorList parameters, at::TensorList gradients, at::Tensor
 TORCH_LIBRARY_FRAGMENT(trainctl, library) {
   library.def(
       "adam_(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] averages, Tensor(c!)[] squares, "
-      "Tensor(d!)[] largest, Tensor(e!)[] smoothed, Tensor[] steps, float lr, float beta1, float beta2, float epsilon, "
-      "float weight_decay, bool is_decoupled, float smoothing, Tensor? factor, Tensor? found_inf) -> ()");
+      "Tensor(d!)[] largest, Tensor(e!)[] smoothed, Tensor[] steps, float lr, Tensor? device_lr, float beta1, "
+      "float beta2, float epsilon, float weight_decay, bool is_decoupled, float smoothing, Tensor? factor, Tensor? "
+      "found_inf) -> ()");
 }
 TORCH_LIBRARY_IMPL(trainctl, CPU, library) {
   library.impl("adam_", &adam_on_cpu);
@@ -160,10 +164,11 @@ void update_by_adam(const AdamLists& lists, const AdamRule& rule, const at::Tens
                     const at::Tensor& found_inf) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("trainctl::adam_", "").typed<decltype(adam_on_cpu)>();
+  const at::AutoDispatchBelowADInplaceOrView has_no_gradient;  // whose absence LibTorch would find out by boxing
   const auto maybe = [](const at::Tensor& tensor) { return tensor.defined() ? MaybeTensor(tensor) : MaybeTensor(); };
   op.call(lists.parameters, lists.gradients, lists.averages, lists.squares, lists.largest, lists.smoothed, lists.steps,
-          rule.lr, rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, rule.is_decoupled, lists.smoothing,
-          maybe(factor.defined() ? factor.to(at::kFloat) : factor), maybe(found_inf));
+          rule.lr, maybe(rule.device_lr), rule.beta1, rule.beta2, rule.epsilon, rule.weight_decay, rule.is_decoupled,
+          lists.smoothing, maybe(factor.defined() ? factor.to(at::kFloat) : factor), maybe(found_inf));
   for (const at::Tensor& parameter : lists.parameters) parameter.unsafeGetTensorImpl()->bump_version();
   for (const at::Tensor& average : lists.smoothed) average.unsafeGetTensorImpl()->bump_version();
 }

@@ -10,6 +10,7 @@ namespace trainctl::kernels {
 /// https://arxiv.org/abs/1412.6980, and with decoupled decay https://arxiv.org/abs/1711.05101. As torch.optim.
 struct AdamRule {
   double lr = 0;
+  at::Tensor device_lr{};  // double [], on the device: lr is multiplied by it; undefined: 1
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;

@@ -86,10 +86,13 @@ class Adam final : public Optimizer {
       if (active.empty()) continue;
       const at::Tensor flag = beside(active, found_inf);
       slots_[i].steps.advance(active, flag);
-      update(active, i, lr * groups_[i].lr_scale, flag, beside(active, more.factor), followers);
+      update(active, i, lr, flag, beside(active, more.factor), followers);
     }
     followers.move_the_rest();
   }
+
+  bool reads_device_lr() const override { return config_.fused; }
+  void read_lr_from(const at::Tensor& lr) override { device_lr_ = lr; }
 
   void visit_state(runtime::State& state) override {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -122,7 +125,8 @@ class Adam final : public Optimizer {
     if (kernels::has_adam_kernel(lists)) {
       lists.smoothed = followers.take(active.parameters);
       lists.smoothing = followers.share();
-      const kernels::AdamRule rule{.lr = lr,
+      const kernels::AdamRule rule{.lr = device_lr_.defined() ? groups_[group].lr_scale : lr * groups_[group].lr_scale,
+                                   .device_lr = beside(active, device_lr_),
                                    .beta1 = config_.beta1,
                                    .beta2 = config_.beta2,
                                    .epsilon = config_.eps,
@@ -131,15 +135,22 @@ class Adam final : public Optimizer {
       return kernels::update_by_adam(lists, rule, factor, flag);
     }
     if (factor.defined()) scale(active.gradients, factor);
-    const auto fused = [&](auto&&... arguments) {
+    const auto fused = [&](const auto& rate) {
+      const auto call = [&](const auto& update) {
+        update(in_memory(lists.parameters), in_memory(lists.gradients), in_memory(lists.averages),
+               in_memory(lists.squares), in_memory(lists.largest), lists.steps, rate, config_.beta1, config_.beta2,
+               weight_decay, config_.eps, config_.amsgrad, /*maximize=*/false, std::nullopt,
+               flag.defined() ? std::optional(flag) : std::nullopt);
+      };
       if (decay_ == DecayMode::decoupled)
-        at::_fused_adamw_(arguments...);
+        call([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
       else
-        at::_fused_adam_(arguments...);
+        call([](const auto&... arguments) { at::_fused_adam_(arguments...); });
     };
-    fused(in_memory(lists.parameters), in_memory(lists.gradients), in_memory(lists.averages), in_memory(lists.squares),
-          in_memory(lists.largest), lists.steps, lr, config_.beta1, config_.beta2, weight_decay, config_.eps,
-          config_.amsgrad, /*maximize=*/false, std::nullopt, flag.defined() ? std::optional(flag) : std::nullopt);
+    if (device_lr_.defined())
+      fused(fused_lr(device_lr_, groups_[group]));
+    else
+      fused(lr * groups_[group].lr_scale);
   }
 
   /// Updates parameter by parameter, as torch.optim does without `foreach` and `fused`.
@@ -170,6 +181,7 @@ class Adam final : public Optimizer {
   DecayMode decay_;
   ParameterGroups groups_;
   std::vector<Slots> slots_;  // one for each group
+  at::Tensor device_lr_;      // undefined: updates take the number
 };
 
 }  // namespace

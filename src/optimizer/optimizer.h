@@ -53,6 +53,10 @@ class Optimizer {
   virtual void step_on_the_way(double, const at::Tensor&, const OnTheWay&) {
     throw std::logic_error("the update rule does nothing on its way");
   }
+  /// Whether updates can take their learning rate from the device, as a step that is recorded must.
+  virtual bool reads_device_lr() const { return false; }
+  /// From now on an update takes this double [], at the time it runs on the device, for the number that it is given.
+  virtual void read_lr_from(const at::Tensor&) { throw std::logic_error("the update rule reads no learning rate"); }
   /// Slots under "<slot>.<parameter name>", allocated at build.
   virtual void visit_state(runtime::State& state) = 0;
   /// Puts the weights to evaluate and to save in the place of those that are trained. Returns whether this changes

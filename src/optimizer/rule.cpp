@@ -71,6 +71,10 @@ at::Tensor beside(const Active& active, const at::Tensor& flag) {
   return flag.defined() ? flag.to(active.parameters.front().device()) : flag;
 }
 
+at::Tensor fused_lr(const at::Tensor& lr, const ParameterGroup& group) {
+  return lr.mul(group.lr_scale).to(group.parameters.front().device(), at::kFloat);
+}
+
 StepCounts::StepCounts(const ParameterGroup& group) {
   if (group.parameters.empty()) return;
   const auto count = static_cast<std::int64_t>(group.parameters.size());

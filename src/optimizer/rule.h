@@ -57,6 +57,10 @@ bool overflowed(const at::Tensor& found_inf);
 /// Returns the flag on the device of the active parameters; undefined if it is.
 at::Tensor beside(const Active& active, const at::Tensor& flag);
 
+/// Returns a group's learning rate as LibTorch's fused operators read it from a device: float [], beside the
+/// parameters. `lr`: double [].
+at::Tensor fused_lr(const at::Tensor& lr, const ParameterGroup& group);
+
 /// Updates that each parameter has had, as the fused operators want them: float scalars on the parameters' device.
 class StepCounts {
  public:

@@ -33,6 +33,9 @@ class Sgd final : public Optimizer {
     started_.copy_(at::maximum(was_started, go));
   }
 
+  bool reads_device_lr() const override { return config_.fused; }
+  void read_lr_from(const at::Tensor& lr) override { device_lr_ = lr; }
+
   void visit_state(runtime::State& state) override {
     for (std::size_t i = 0; i < groups_.size(); ++i) visit_slot(state, "momentum", groups_[i], momenta_[i]);
     if (started_.defined()) state.tensor("started", started_);
@@ -44,16 +47,22 @@ class Sgd final : public Optimizer {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       const Active active = active_of(groups_[i]);
       if (active.empty()) continue;
-      const double rate = lr * groups_[i].lr_scale;
-      if (!config_.fused) {
-        update_by_operators(active, i, rate, dampening);
-        continue;
-      }
-      const at::Tensor flag = beside(active, found_inf);
-      at::_fused_sgd_(in_memory(active.parameters), in_memory(active.gradients), in_memory(active.pick(momenta_[i])),
-                      groups_[i].weight_decay, config_.momentum, rate, dampening, config_.nesterov, /*maximize=*/false,
-                      /*is_first_step=*/false, std::nullopt, flag.defined() ? std::optional(flag) : std::nullopt);
+      if (!config_.fused)
+        update_by_operators(active, i, lr * groups_[i].lr_scale, dampening);
+      else if (device_lr_.defined())
+        update_at_once(active, i, fused_lr(device_lr_, groups_[i]), dampening, beside(active, found_inf));
+      else
+        update_at_once(active, i, lr * groups_[i].lr_scale, dampening, beside(active, found_inf));
     }
+  }
+
+  /// `lr`: double, or float [] on the parameters' device.
+  template <class LearningRate>
+  void update_at_once(const Active& active, std::size_t group, const LearningRate& lr, double dampening,
+                      const at::Tensor& flag) const {
+    at::_fused_sgd_(in_memory(active.parameters), in_memory(active.gradients), in_memory(active.pick(momenta_[group])),
+                    groups_[group].weight_decay, config_.momentum, lr, dampening, config_.nesterov, /*maximize=*/false,
+                    /*is_first_step=*/false, std::nullopt, flag.defined() ? std::optional(flag) : std::nullopt);
   }
 
   /// Updates parameter by parameter, as torch.optim does without `foreach` and `fused`.
@@ -76,7 +85,8 @@ class Sgd final : public Optimizer {
   SgdConfig config_;
   ParameterGroups groups_;
   std::vector<std::vector<at::Tensor>> momenta_;
-  at::Tensor started_;  // float []: 1 after the first update; only with dampening
+  at::Tensor device_lr_;  // undefined: updates take the number
+  at::Tensor started_;    // float []: 1 after the first update; only with dampening
 };
 
 }  // namespace

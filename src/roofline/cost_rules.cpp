@@ -203,6 +203,7 @@ constexpr NamedRule kOtherRules[] = {
     {"trainctl::gelu", {kWhole, transcendental, ByteRule::by_allocated, 2}},
     {"trainctl::gelu_backward", {kWhole, transcendental, ByteRule::by_allocated, 3}},
     {"trainctl::adam_", kUpdate},
+    {"trainctl::sum_of_squares", kReduction},
     {"trainctl::softmax_gradient", {kWhole, softmax, ByteRule::all, 3}},
 };
 

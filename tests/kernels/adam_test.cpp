@@ -28,6 +28,7 @@ struct Case {
   double factor = 1;  // 1: none is given
   bool found_inf = false;
   double beta1 = 0.9;
+  bool reads_lr = false;  // from the device
 };
 
 using Update = std::function<void(const AdamLists& lists, const AdamRule& rule, const at::Tensor& factor,
@@ -104,7 +105,9 @@ void check(const std::vector<std::int64_t>& sizes, const Case& one, const Update
            .steps = on(device, lists.steps),
            .smoothing = lists.smoothing};
   const std::vector<at::Tensor> before = in_double(lists.gradients);
-  update(lists, rule, one.factor == 1 ? at::Tensor() : at::full({}, one.factor, at::kFloat).to(device),
+  AdamRule told = rule;
+  if (one.reads_lr) told.device_lr = at::full({}, 4 * rule.lr, at::kDouble).to(device), told.lr = 0.25;
+  update(lists, told, one.factor == 1 ? at::Tensor() : at::full({}, one.factor, at::kFloat).to(device),
          one.found_inf ? at::full({1}, 1, at::kFloat).to(device) : at::Tensor());
   compare("the parameter", lists.parameters, parameters);
   compare("the average", lists.averages, averages);
@@ -128,6 +131,8 @@ void check_all(const Update& update, c10::Device device = c10::kCPU) {
                  .found_inf = found_inf},
                 update, device);
   check(sizes, {.weight_decay = 0, .beta1 = 0}, update, device);
+  for (const bool is_decoupled : {true, false})
+    check(sizes, {.is_decoupled = is_decoupled, .reads_lr = true}, update, device);
   check({5, 64, 16385}, {.is_smoothed = true}, update, device, /*offset=*/1);
   check(std::vector<std::int64_t>(100, 17), {}, update, device);  // more tensors than one start takes
 }

@@ -59,7 +59,9 @@ struct AdamArguments {
   static constexpr std::int64_t kPiece = 1 << 14;
 
   int width = 1;  // 4: all addresses are multiples of 16
-  float lr = 0;
+  double lr = 0;
+  double decoupled_decay = 0;         // of the parameter, for each unit of the learning rate
+  const double* device_lr = nullptr;  // [1]: lr is multiplied by it; null: 1
   float log_beta1 = 0;
   float log_beta2 = 0;
   AdamCoefficients same{};           // those that no tensor and no device value changes
@@ -104,8 +106,10 @@ struct AdamUpdate {
   TRAINCTL_DEVICE AdamCoefficients coefficients(const AdamTensor& tensor) const {
     AdamCoefficients by = given.same;
     if (given.factor != nullptr) by.factor = *given.factor;
+    const double lr = given.device_lr != nullptr ? given.lr * *given.device_lr : given.lr;
+    by.kept = static_cast<float>(1 - lr * given.decoupled_decay);
     // 1 - beta^step; its own logarithm is exact where beta is close to 1.
-    by.step_size = given.lr / -std::expm1(*tensor.step * given.log_beta1);
+    by.step_size = static_cast<float>(lr) / -std::expm1(*tensor.step * given.log_beta1);
     by.root_scale = 1.0F / std::sqrt(-std::expm1(*tensor.step * given.log_beta2));
     return by;
   }

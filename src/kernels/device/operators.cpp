@@ -208,9 +208,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> quantize(const Grid& grid, const 
 }
 
 AdamCoefficients coefficients_of(const AdamRule& rule, double smoothing) {
-  const double decay = rule.weight_decay;
-  return {.kept = static_cast<float>(rule.is_decoupled ? 1 - rule.lr * decay : 1),
-          .decay = static_cast<float>(rule.is_decoupled ? 0 : decay),
+  return {.decay = static_cast<float>(rule.is_decoupled ? 0 : rule.weight_decay),
           .beta1 = static_cast<float>(rule.beta1),
           .beta2 = static_cast<float>(rule.beta2),
           .rest1 = static_cast<float>(1 - rule.beta1),
@@ -235,7 +233,9 @@ AdamTensor adam_tensor(at::TensorList parameters, at::TensorList gradients, at::
 void adam(const Grid& grid, at::TensorList parameters, at::TensorList gradients, at::TensorList averages,
           at::TensorList squares, at::TensorList largest, at::TensorList smoothed, at::TensorList steps,
           const AdamRule& rule, double smoothing, const at::Tensor& factor, const at::Tensor& found_inf) {
-  const AdamArguments none{.lr = static_cast<float>(rule.lr),
+  const AdamArguments none{.lr = rule.lr,
+                           .decoupled_decay = rule.is_decoupled ? rule.weight_decay : 0,
+                           .device_lr = data<double>(rule.device_lr),
                            .log_beta1 = static_cast<float>(std::log(rule.beta1)),
                            .log_beta2 = static_cast<float>(std::log(rule.beta2)),
                            .same = coefficients_of(rule, smoothing),

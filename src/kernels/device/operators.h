@@ -55,7 +55,7 @@ std::tuple<at::Tensor, at::Tensor> swiglu_backward(const Grid& grid, const at::T
 std::tuple<at::Tensor, at::Tensor, at::Tensor> quantize(const Grid& grid, const at::Tensor& input,
                                                         const at::Tensor& amax, at::ScalarType format);
 
-/// The coefficients that a rule gives for all tensors and steps.
+/// The coefficients that a rule gives for all tensors, steps and learning rates.
 AdamCoefficients coefficients_of(const AdamRule& rule, double smoothing);
 /// The parameter of this number, with what belongs to it.
 AdamTensor adam_tensor(at::TensorList parameters, at::TensorList gradients, at::TensorList averages,
