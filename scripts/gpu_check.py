@@ -2,7 +2,7 @@
 """Checks trainctl on a GPU and writes what it saw; see gpu_check.sh, which starts this.
 
 Stages, dearest last: tests tagged [gpu]; fused operators against LibTorch's; the demo's network in each precision against the CPU's losses; resume on the GPU; layouts
-of several GPUs over NCCL against one, where there are several; the demo itself where Fashion-MNIST is installed; memory as `plan` predicts it; what `profile` sees and costs; what was trained here
+of several GPUs over NCCL against one, where there are several; the demo itself where Fashion-MNIST is installed; steps recorded as a CUDA graph; memory as `plan` predicts it; what `profile` sees and costs; what was trained here
 exported, quantized and asked on the CPU; the step against stock PyTorch; what strategies are worth on ResNet-50 and BERT.
 """
 import argparse
@@ -48,6 +48,15 @@ dataset: {{kind: synthetic_tokens, num_samples: 1024, num_eval_samples: 0, seq_l
 model: {{kind: bert, head: masked_lm, num_layers: {layers}}}
 task: masked_lm
 train: {{steps: 100}}
+"""
+GPT2 = """\
+name: gpt2
+dataset: {kind: synthetic_tokens, num_samples: 1024, num_eval_samples: 0, seq_len: 128, vocab_size: 8192, batch_size: 8}
+model: {kind: gpt2, hidden_size: 384, num_layers: 6, num_heads: 12, dropout: 0, attention_dropout: 0}
+task: causal_lm
+optimizer: {kind: adamw, lr: 3e-4, clip_norm: 1.0}
+train: {steps: 60, log_every: 1}
+tracking: {tensorboard: false}
 """
 
 
@@ -190,6 +199,30 @@ def check_kernels(check):
     check.text.append(process.stdout if process.returncode == 0 else "**FAIL**\n")
 
 
+def check_recorded(check, scratch, config):
+    check.heading("A step recorded once (train.graph: whole_step)")
+    check.table("network", "started, ms", "recorded, ms", "times as fast", "largest relative difference of losses", "result")
+    gpt2 = scratch / "gpt2.yaml"
+    gpt2.write_text(GPT2)
+    for name, file in {"small CNN": config, "GPT-2, 6 layers of 384": gpt2}.items():
+        runs, found = {}, {}
+        for graph in ("none", "whole_step"):
+            directory = scratch / f"{file.stem}-{graph}"
+            runs[graph] = check.train(directory, file, device__kind=check.device, train__steps=60, train__graph=graph)
+            if runs[graph].returncode == 0:
+                found[graph] = json.loads((directory / "summary.json").read_text())["median_step_ms"], losses(directory)
+        if check.device == "cpu":
+            refused = runs["whole_step"].returncode == 2 and "device is cpu" in runs["whole_step"].stderr
+            check.row(name, "", "", "", "refused on a CPU", check.outcome(f"graph {name}", refused, runs["whole_step"]))
+            continue
+        if len(found) < 2:
+            check.row(name, *[""] * 4, check.outcome(f"graph {name}", False, runs["whole_step"]))
+            continue
+        (started, want), (recorded, have) = found["none"], found["whole_step"]
+        worst = max(abs(have[step] - want[step]) / want[step] for step in range(1, 31))
+        check.row(name, f"{started:.2f}", f"{recorded:.2f}", f"{started / recorded:.2f}", f"{worst:.1e}", check.outcome(f"graph {name}", worst <= 2e-3))
+
+
 def check_speed(check, scratch):
     check.heading("The training step against stock PyTorch (benchmarks/compare_step.py)")
     gpu_runs = (("tf32", ["fmnist_cnn", "resnet50"]), ("bf16", ["resnet50"]))
@@ -325,6 +358,7 @@ def main():
         check_resume(check, scratch, config)
         check_layouts(check, scratch)
         check_demo(check, scratch)
+        check_recorded(check, scratch, config)
         check_plan(check, scratch)
         check_profile(check, scratch)
         check_hand_over(check, scratch, config)

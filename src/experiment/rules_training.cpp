@@ -146,6 +146,42 @@ void check_offload(Checked& c) {
              "device is cpu, so what the backward pass needs is in the host's memory already");
 }
 
+/// A recorded step repeats the host's numbers, and doesn't ask the host.
+void check_graph(Checked& c) {
+  const Experiment& experiment = c.experiment;
+  if (experiment.train.graph == train::Graph::none) return;
+  const auto refuse = [&](const std::string& key, const std::string& why) {
+    c.report({"train.graph", key}, why + "; leave train.graph or " + key + " out");
+  };
+  if (experiment.device.kind == runtime::DeviceKind::cpu)
+    c.report({"train.graph", "device.kind"},
+             "records the work of a GPU, and device is cpu, where it could save a small network 5 % at most");
+  const std::string rule(experiment.optimizer.rule.kind());
+  if (config::traits_of(experiment.optimizer.rule).reads_overflow_flag ||
+      config::facts_of(experiment.optimizer.rule).could_fuse)
+    c.report({"train.graph", "optimizer.kind", "optimizer.fused"},
+             rule + " waits for the device at each update; choose adamw, adam or sgd, with fused: true");
+  const distributed::DistributedConfig& ranks = experiment.distributed;
+  if (ranks.how.kind() != distributed::AutoDistributedConfig::kind &&
+      config::traits_of(ranks.how).layout != distributed::Layout::alone)
+    c.report({"train.graph", "distributed.kind"}, "is for one rank; leave distributed out");
+  experiment.task.visit([&](const auto& task) {
+    if constexpr (requires { task.mixup; })
+      if (task.mixup > 0 || task.cutmix > 0)
+        c.report({"train.graph", "task.mixup", "task.cutmix"},
+                 "would blend all batches by the share of the first; leave mixup and cutmix out");
+  });
+  if (experiment.distillation) refuse("distillation", "would repeat the teacher's answers to the first batch");
+  if (experiment.quantization.training.kind() != quantization::NoQuantizedTrainingConfig::kind)
+    refuse("quantization.kind", "would round every step as the first, by ranges that the host counts steps for");
+  if (experiment.tracking.histogram_every > 0)
+    refuse("tracking.histogram_every", "gives gradients and update as one, with no time to read the gradients");
+  if (experiment.profiler.start_step)
+    refuse("profiler.start_step", "shows a profile no operators, whose starts it saves");
+  if (experiment.activation_checkpointing.offload != activation_checkpointing::ActivationOffload::none)
+    refuse("activation_checkpointing.offload", "doesn't wait for activations that come back from the host");
+}
+
 }  // namespace
 
 std::string wrong_metric(const std::string& metric, checkpoint::MetricOrder best, const Experiment& experiment) {
@@ -182,6 +218,7 @@ void check_training(Checked& checked) {
   check_precision(checked);
   check_lr_scaling(checked);
   check_offload(checked);
+  check_graph(checked);
 }
 
 }  // namespace trainctl::experiment

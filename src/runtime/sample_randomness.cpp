@@ -27,7 +27,8 @@ std::optional<SampleRandomness::State> SampleRandomness::state() {
 
 std::optional<SampleRandomness::Draw> SampleRandomness::next_draw() {
   if (innermost == nullptr) return std::nullopt;
-  auto& [samples, num_draws] = innermost->state_;
+  auto& [samples, num_draws, has_drawn] = innermost->state_;
+  has_drawn = true;
   const std::uint64_t key =
       mix(samples.seed, key_of("sample randomness"), static_cast<std::uint64_t>(samples.epoch), num_draws++);
   return Draw{.key = key, .first_sample = samples.first_sample};

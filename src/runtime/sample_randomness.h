@@ -24,9 +24,10 @@ class SampleRandomness {
   struct State {
     SampleRange samples;
     std::uint64_t num_draws = 0;
+    bool has_drawn = false;  // in any part
   };
 
-  explicit SampleRandomness(const SampleRange& samples) : SampleRandomness(State{samples, 0}) {}
+  explicit SampleRandomness(const SampleRange& samples) : SampleRandomness(State{.samples = samples}) {}
   /// Goes on from there: the same numbers come again.
   explicit SampleRandomness(const State& state);
   SampleRandomness(const SampleRandomness&) = delete;

@@ -88,6 +88,8 @@ struct LossSpikesConfig {
   }
 };
 
+enum class Graph { none, whole_step };
+
 struct TrainConfig {
   std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> steps;
@@ -99,6 +101,7 @@ struct TrainConfig {
   std::optional<LossSpikesConfig> loss_spikes{};
   std::int64_t max_rollbacks = 3;
   WatchdogConfig watchdog{};
+  Graph graph = Graph::none;
 
   static constexpr auto fields() {
     using config::field;
@@ -121,6 +124,8 @@ struct TrainConfig {
             "loss_spikes.jsonl; waits for the device at each step; null is off."),
         field<&C::max_rollbacks>("Rollbacks after which the run stops.", config::at_least(1)),
         field<&C::watchdog>("Reports steps that don't end."),
+        field<&C::graph>("What of a step is recorded once and then launched as one: nothing, or all that the GPU does, "
+                         "as a CUDA graph. For small networks, whose kernels end before the next one starts."),
     };
   }
 };

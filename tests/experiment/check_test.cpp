@@ -271,6 +271,23 @@ TEST_CASE("activations are moved to the host from elsewhere, and patterns are gi
   CHECK(with_more("activation_checkpointing: pattern").find("modules: required key is missing") != std::string::npos);
 }
 
+TEST_CASE("a recorded step asks no host and repeats its numbers", "[experiment]") {
+  const auto with = [](const std::string& more) {
+    return only_problem_of(kName + kImages + kModel + "train: {steps: 9, graph: whole_step}\n" + more);
+  };
+  CHECK(problems_of(kName + kImages + kModel + "train: {steps: 9, graph: whole_step}\noptimizer: adamw\n").empty());
+  CHECK(with("device: cpu\n").starts_with("4:26: train.graph: records the work of a GPU, and device is cpu"));
+  CHECK(with("optimizer: lion\n").starts_with("4:26: train.graph: lion waits for the device at each update"));
+  CHECK(with("optimizer: {kind: sgd, fused: false}\n").find("with fused: true") != std::string::npos);
+  CHECK(with("distributed: ddp\n").find("is for one rank") != std::string::npos);
+  CHECK(with("task: {kind: classification, mixup: 0.2}\n").find("leave mixup and cutmix out") != std::string::npos);
+  CHECK(with("tracking: {histogram_every: 5}\n").find("leave train.graph or tracking.histogram_every out") !=
+        std::string::npos);
+  CHECK(with("profiler: {start_step: 5}\n").find("shows a profile no operators") != std::string::npos);
+  CHECK(with("activation_checkpointing: {offload: cpu}\n").find("come back from the host") != std::string::npos);
+  CHECK(with("quantization: qat\n").find("ranges that the host counts steps for") != std::string::npos);
+}
+
 TEST_CASE("precision fits the device", "[experiment]") {
   CHECK(with_more("device: cpu\namp: {mode: tf32}") ==
         "6:13: amp.mode: tf32 is a mode of NVIDIA GPUs, and device is cpu");

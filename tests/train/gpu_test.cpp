@@ -46,6 +46,23 @@ TEST_CASE("a GPU trains like the CPU, in every precision", "[train][gpu]") {
   }
 }
 
+TEST_CASE("a step recorded on a GPU trains like one that is started kernel by kernel", "[train][gpu]") {
+  require_gpu();
+  const TemporaryDirectory directory;
+  for (const amp::Precision precision : {amp::Precision::fp32, amp::Precision::fp16}) {
+    experiment::Experiment experiment = small_experiment();
+    experiment.device.kind = runtime::DeviceKind::cuda;
+    experiment.amp.mode = precision;
+    experiment.optimizer.clip_norm = 1;
+    const std::vector<double> expected = precision_losses(experiment, directory.path() / "started");
+    experiment.train.graph = Graph::whole_step;
+    const std::vector<double> recorded = precision_losses(experiment, directory.path() / "recorded");
+    REQUIRE(recorded.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      CHECK(recorded[i] == Approx(expected[i]).epsilon(2e-3).margin(2e-3));
+  }
+}
+
 TEST_CASE("a GPU run resumes where it was", "[train][gpu]") {
   require_gpu();
   const TemporaryDirectory directory;

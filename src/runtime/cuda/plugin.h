@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "runtime/device_graph.h"
 #include "runtime/free_space.h"
 
 namespace trainctl::runtime {
@@ -27,5 +28,9 @@ using FreeSpaceFunction = void(int device, FreeSpace& space);
 /// `void trainctl_cuda_limit_memory(int device, int64_t bytes)`: LibTorch's allocator gives this process no more.
 inline constexpr const char* kLimitMemorySymbol = "trainctl_cuda_limit_memory";
 using LimitMemoryFunction = void(int device, std::int64_t bytes);
+
+/// `DeviceGraph* trainctl_cuda_graph(int device)`: an empty one, for the caller to delete.
+inline constexpr const char* kDeviceGraphSymbol = "trainctl_cuda_graph";
+using DeviceGraphFunction = DeviceGraph*(int device);
 
 }  // namespace trainctl::runtime

@@ -43,8 +43,7 @@ dataset::Batch DeviceFeed::operator()(dataset::Batch host) {
   }
   release_copied();
   dataset::Batch moved = host;
-  for (at::Tensor* tensor : {&moved.inputs, &moved.targets, &moved.token_types, &moved.key_mask, &moved.documents,
-                             &moved.target_positions, &moved.decoder_inputs})
+  for (at::Tensor* tensor : tensors_of(moved))
     if (tensor->defined()) *tensor = tensor->to(device_, /*non_blocking=*/true);
   if (is_image) moved.inputs = finished(moved.inputs);
   if (runtime::is_fake(moved.inputs)) return moved;
@@ -62,6 +61,11 @@ at::Tensor DeviceFeed::finished(const at::Tensor& images) const {
 
 void DeviceFeed::release_copied() {
   while (!in_flight_.empty() && in_flight_.front().second.query()) in_flight_.pop_front();
+}
+
+std::vector<at::Tensor*> tensors_of(dataset::Batch& batch) {
+  return {&batch.inputs,    &batch.targets,          &batch.token_types,   &batch.key_mask,
+          &batch.documents, &batch.target_positions, &batch.decoder_inputs};
 }
 
 dataset::Batch placeholder(const dataset::Batch& empty) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "dataset/dataset.h"
 
@@ -32,6 +33,9 @@ class DeviceFeed {
   at::Tensor bias_;
   std::deque<std::pair<dataset::Batch, c10::Event>> in_flight_;
 };
+
+/// The tensors of a batch, whether or not they are defined.
+std::vector<at::Tensor*> tensors_of(dataset::Batch& batch);
 
 /// Returns two samples of zeros, otherwise like the empty batch: BatchNorm can't normalise over one.
 dataset::Batch placeholder(const dataset::Batch& empty);

@@ -5,11 +5,12 @@
 namespace trainctl::train {
 
 void GradientFactor::multiply(const at::Tensor& by) {
-  if (by.is_cpu() && by.item<double>() == 1) return;
-  if (when_ == When::at_once)
+  if (when_ == When::at_once) {
+    if (by.is_cpu() && by.item<double>() == 1) return;
     optimizer::scale(gradients_, by);
-  else
+  } else {
     left_ = left_.defined() ? left_.mul(by.to(left_.device())) : by;
+  }
 }
 
 at::Tensor GradientFactor::of_norm(const at::Tensor& norm) const {

@@ -1,6 +1,7 @@
 #include "train/loop/profile_loop.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "runtime/span.h"
@@ -11,6 +12,10 @@ namespace trainctl::train {
 profiler::ProfileSummary profile_steps(Run& run, tracking::Sink& sink, const StopSignal& stop,
                                        const TrainerOptions& options) {
   StopSignal::Deferral deferral(run.step);
+  if (std::exchange(run.experiment.train.graph, Graph::none) != Graph::none)
+    sink.on(tracking::Notice{tracking::Level::info,
+                             "profiling without train.graph: a recorded step shows no operators, and what it saves is "
+                             "the time in which the device waits for them"});
   Step step(run);
   RunMonitor monitor(run, sink, options.run_directory, options.process_start);
   step.on_batch = monitor.batch_logger();

@@ -25,6 +25,7 @@
 #include "runtime/random.h"
 #include "runtime/sample_randomness.h"
 #include "runtime/span.h"
+#include "train/loop/buffer_snapshot.h"
 #include "train/loop/gradient_factor.h"
 #include "train/loop/own_tokens.h"
 
@@ -35,32 +36,6 @@ namespace {
 bool synchronizes_batch_norm(const experiment::Experiment& experiment) {
   return config::facts_of(experiment.distributed.how).synchronizes_batch_norm;
 }
-
-/// A copy of the model's buffers, so that a skipped update leaves no trace in BatchNorm's running statistics.
-class BufferSnapshot {
- public:
-  enum class Keep { nothing, buffers };
-
-  BufferSnapshot(model::Model& model, Keep keep) {
-    if (keep == Keep::nothing) return;
-    buffers_ = model::named_buffers(model);
-    copies_.reserve(buffers_.size());
-    for (const model::NamedTensor& buffer : buffers_) copies_.push_back(buffer.tensor.clone());
-  }
-
-  /// Restores the buffers if `skipped` (float [1]) is 1. The device decides.
-  void restore_if(const at::Tensor& skipped) const {
-    if (buffers_.empty()) return;
-    const at::NoGradGuard no_grad;
-    const at::Tensor put_back = skipped.reshape({}).to(at::kBool);
-    for (std::size_t i = 0; i < buffers_.size(); ++i)
-      buffers_[i].tensor.copy_(at::where(put_back.to(copies_[i].device()), copies_[i], buffers_[i].tensor));
-  }
-
- private:
-  std::vector<model::NamedTensor> buffers_;
-  std::vector<at::Tensor> copies_;
-};
 
 /// Returns what a sum is divided by: the count, or 1 if nothing was counted.
 double positive_count(double count) {
@@ -74,7 +49,7 @@ at::Tensor non_finite(const at::Tensor& scalar) {
 
 }  // namespace
 
-Step::Step(Run& run)
+Step::Step(Run& run, std::unique_ptr<runtime::DeviceGraph> graph)
     : run_(run),
       batch_ranks_(run.mesh->batch()),
       is_counted_(run.mesh->place(comm::Axis::tensor) == 0),
@@ -82,6 +57,8 @@ Step::Step(Run& run)
       feed_(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
             run.data.train->spec().to_normalize) {
   if (run.stages) pipeline_.emplace(run);
+  if (run.experiment.train.graph == Graph::whole_step && !runtime::FakeTensorScope::is_active())
+    graph_.emplace(run, std::move(graph));
 }
 
 StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
@@ -91,7 +68,9 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   result.loss = at::zeros({}, run_.window.options());
   const bool may_not_be = run_.experiment.train.on_non_finite == NonFinite::skip || run_.micro_batches > 1;
   const BufferSnapshot kept(*run_.model, may_not_be ? BufferSnapshot::Keep::buffers : BufferSnapshot::Keep::nothing);
-  if (pipeline_) {
+  if (graph_) {
+    run_by_graph(result);
+  } else if (pipeline_) {
     run_pipeline(result);
   } else if (run_in_turn(result)) {
     kept.restore_if(at::ones({1}, at::TensorOptions(run_.device).dtype(at::kFloat)));
@@ -99,7 +78,8 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
     result.is_abandoned = true;
     return result;
   }
-  update(grad_norm, result);
+  if (!graph_) update(grad_norm, result);
+  add_to_window(result);
   kept.restore_if(result.skipped);
   run_.next_sample = run_.data.train->position();
   ++run_.step;
@@ -125,14 +105,7 @@ bool Step::run_in_turn(StepResult& result) {
 void Step::run_pipeline(StepResult& result) {
   const std::vector<task::MicroBatch> micro_batches = prepare_all(result);
   Counts counts;
-  if (run_.mesh->place(comm::Axis::pipeline) == 0)  // the other stages have the same samples
-    for (const task::MicroBatch& micro_batch : micro_batches) {
-      if (micro_batch.is_placeholder) continue;
-      const Counts more = counts_of(micro_batch.batch, micro_batch.count);
-      counts.targets += more.targets;
-      counts.samples += more.samples;
-      counts.tokens += more.tokens;
-    }
+  if (run_.mesh->place(comm::Axis::pipeline) == 0) counts = counts_of(micro_batches);  // other stages have the same
   {
     const runtime::Span span("count");  // a profile counts the pass's time from its end, which ranks reach together
     add_counts(counts, result);
@@ -153,6 +126,44 @@ void Step::run_pipeline(StepResult& result) {
   result.loss = (*pipeline_)(micro_batches, hooks);
   if (!is_counted_) result.loss.zero_();
   run_.mesh->world().all_reduce(result.loss, comm::Reduce::sum)->wait();
+}
+
+void Step::run_by_graph(StepResult& result) {
+  const std::vector<task::MicroBatch> micro_batches = prepare_all(result);
+  add_counts(counts_of(micro_batches), result);
+  result.nominal = positive_count(result.count);
+  (*graph_)(micro_batches, run_.lr_of_step(run_.step + 1), std::bind_front(&Step::compute, this), result);
+  last_batch_ = micro_batches.back().batch;
+  if (run_.ema) update_averages();
+}
+
+void Step::compute(const std::vector<task::MicroBatch>& micro_batches, const at::Tensor& count, StepResult& result) {
+  result.loss = at::zeros({}, run_.window.options());
+  for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+    const task::MicroBatch& micro_batch = micro_batches[i];
+    const bool is_last = i + 1 == micro_batches.size();
+    const amp::Autocast autocast = run_.autocast();
+    task::LossSum loss;
+    {
+      const runtime::Span span("forward");
+      const runtime::SampleRandomness randomness(
+          {.seed = run_.seed(), .epoch = micro_batch.batch.epoch, .first_sample = micro_batch.batch.first_sample});
+      run_.parallel->before_forward(is_last ? distributed::Gradients::reduce : distributed::Gradients::accumulate,
+                                    micro_batch.batch.size());
+      loss = loss_of(micro_batch);
+      refuse_random_numbers();
+    }
+    result.loss += loss.sum.detach();
+    {
+      const runtime::Span span("backward");
+      const at::Tensor scaled = run_.scaler.scale(at::div(loss.sum, count.to(loss.sum.scalar_type())));
+      run_.parallel->before_backward(scaled);
+      scaled.backward();
+      run_.parallel->after_backward();
+    }
+    commit_statistics(static_cast<std::int64_t>(i));
+  }
+  update(GradNorm::measure, result);
 }
 
 std::vector<task::MicroBatch> Step::prepare_all(StepResult& result) {
@@ -242,6 +253,18 @@ task::LossSum Step::loss_of(const task::MicroBatch& micro_batch) const {
   return {.sum = loss.sum.mul(0), .count = 0};
 }
 
+Counts Step::counts_of(const std::vector<task::MicroBatch>& micro_batches) const {
+  Counts counts;
+  for (const task::MicroBatch& micro_batch : micro_batches) {
+    if (micro_batch.is_placeholder) continue;
+    const Counts more = counts_of(micro_batch.batch, micro_batch.count);
+    counts.targets += more.targets;
+    counts.samples += more.samples;
+    counts.tokens += more.tokens;
+  }
+  return counts;
+}
+
 /// What a micro-batch of this rank adds to a step's counts.
 Counts Step::counts_of(const dataset::Batch& batch, double targets) const {
   if (!is_counted_) return {};
@@ -324,6 +347,9 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
   update_parameters(factor.left(), found_inf, result);
   if (run_.experiment.accumulation.batch_norm_update == BatchNormUpdate::per_step)
     model::commit_running_statistics(*run_.model);
+}
+
+void Step::add_to_window(const StepResult& result) {
   run_.num_skipped += result.skipped.sum();
   const at::Tensor kept = at::eq(result.skipped.reshape({}), 0);
   run_.window[0] += at::where(kept, result.loss, 0.0);
@@ -337,7 +363,7 @@ void Step::update_parameters(const at::Tensor& factor, const at::Tensor& found_i
     const double lr = run_.lr_of_step(run_.step + 1);
     const at::Tensor skipped = result.skipped.to(run_.parallel->update_device());
     if (run_.optimizer->works_on_the_way()) {
-      if (run_.ema) averages = run_.ema->begin_update(run_.step);
+      if (run_.ema && !graph_) averages = run_.ema->begin_update(run_.step);
       run_.optimizer->step_on_the_way(lr, skipped, {.factor = factor, .averages = averages ? &*averages : nullptr});
     } else {
       run_.optimizer->step(lr, skipped);
@@ -346,7 +372,10 @@ void Step::update_parameters(const at::Tensor& factor, const at::Tensor& found_i
     run_.scaler.update(found_inf);
     run_.parallel->zero_grad();
   }
-  if (!run_.ema || averages) return;
+  if (run_.ema && !averages && !graph_) update_averages();
+}
+
+void Step::update_averages() {
   const runtime::Span span("ema");
   const optimizer::AveragedWeights averaged(*run_.optimizer);
   run_.ema->update(run_.step);

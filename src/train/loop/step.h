@@ -4,10 +4,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "train/loop/device_feed.h"
 #include "train/loop/pipeline_pass.h"
+#include "train/loop/step_graph.h"
 #include "train/loop/stop_signal.h"
 #include "train/monitor/step_result.h"
 #include "train/run/run.h"
@@ -24,7 +26,8 @@ struct Counts {
 
 class Step {
  public:
-  explicit Step(Run& run);
+  /// `graph`: for train.graph: whole_step; null: the device's own.
+  explicit Step(Run& run, std::unique_ptr<runtime::DeviceGraph> graph = nullptr);
   /// Micro-batches, backward, unscale, clip, update, average. Advances run.step and run.next_sample. Between
   /// micro-batches it asks what this rank was sent.
   StepResult operator()(GradNorm grad_norm, const SignalSource& received = {});
@@ -42,6 +45,8 @@ class Step {
   bool run_in_turn(StepResult& result);
   /// Through the stages of a pipeline, in the order of its schedule.
   void run_pipeline(StepResult& result);
+  /// All of the step, or what is recorded of it.
+  void run_by_graph(StepResult& result);
   void commit_statistics(std::int64_t micro_batch) const;
   std::optional<dataset::Batch> next_batch(StepResult& result);
   void forward_backward(const dataset::Batch& batch, std::int64_t micro_batch, distributed::Gradients gradients,
@@ -49,13 +54,18 @@ class Step {
   task::MicroBatch prepare(const dataset::Batch& batch, std::uint64_t key) const;
   task::LossSum loss_of(const task::MicroBatch& micro_batch) const;
   std::vector<task::MicroBatch> prepare_all(StepResult& result);
+  /// Forward and backward passes of prepared micro-batches, and the update. The host's numbers are a recording's.
+  void compute(const std::vector<task::MicroBatch>& micro_batches, const at::Tensor& count, StepResult& result);
   Counts counts_of(const dataset::Batch& batch, double targets) const;
+  Counts counts_of(const std::vector<task::MicroBatch>& micro_batches) const;
   void add_counts(const Counts& counts, StepResult& result) const;
   /// Adds a micro-batch of this and of all other ranks to the result; returns how many targets they have.
   double add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result);
   void update(GradNorm grad_norm, StepResult& result);
   /// `factor`: what gradients are still to be multiplied by; undefined: 1. `found_inf`: for the loss scaler.
   void update_parameters(const at::Tensor& factor, const at::Tensor& found_inf, const StepResult& result);
+  void update_averages();
+  void add_to_window(const StepResult& result);
 
   Run& run_;
   comm::Group& batch_ranks_;
@@ -65,6 +75,7 @@ class Step {
   DeviceFeed feed_;
   dataset::Batch last_batch_;
   std::optional<PipelinePass> pipeline_;
+  std::optional<StepGraph> graph_;
 };
 
 }  // namespace trainctl::train
