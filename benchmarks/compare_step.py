@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """trainctl's training step against stock PyTorch's, interleaved in one run (A B C A B C ...): a Markdown table.
 
-  compare_step.py [--workload demo_cnn fmnist_cnn resnet18 resnet50 cifar_resnet18 vit lstm bert gpt2 llama] [--rounds 5] [--threads N] [--peers eager tuned compile]
+  compare_step.py [--workload demo_cnn fmnist_cnn resnet18 resnet50 cifar_resnet18 vit lstm bert gpt2 llama] [--rounds 5] [--threads N] [--peers eager tuned compile max-autotune trainer]
                   [--device cpu|cuda] [--precision fp32|tf32|bf16|fp16] [--trainctl PATH] [--python PATH] [--json FILE]
 
 Each side runs as a process of its own, with the same model, batch, optimizer, precision and threads. trainctl runs whole:
-its loader, log and metrics are in the figure; the peer's batch lies ready in memory. Milliseconds are the median over rounds
+its loader, log and metrics are in the figure; the peer's batch lies ready in memory. max-autotune and trainer (transformers' Trainer, of its own
+models alone) keep freed memory, as tuned does. Milliseconds are the median over rounds
 of each round's median step; a ratio over 1 says that trainctl is faster. Peak memory is the process's peak RSS.
 """
 import argparse
@@ -39,6 +40,8 @@ WORKLOADS = {
     "gpt2": (8, 12, TOKEN_DATA, "{kind: gpt2, " + TRANSFORMER + ", " + NO_DROPOUT + "}", "causal_lm"),
     "llama": (8, 12, TOKEN_DATA, "{kind: llama, " + TRANSFORMER + ", intermediate_size: 1024}", "causal_lm"),
 }
+PEERS = ["eager", "tuned", "compile", "max-autotune", "trainer"]
+TRAINER_WORKLOADS = ("vit", "bert", "gpt2", "llama")
 
 EXPERIMENT = """\
 name: compare-step
@@ -81,7 +84,7 @@ def run_trainctl(workload, options, directory, sets=(), environment=None):
 
 def run_peer(workload, peer, options):
     batch, steps, *_ = WORKLOADS[workload]
-    mode = ["--mode", "compile"] if peer == "compile" else ["--tuned"] if peer == "tuned" else []
+    mode = {"eager": [], "tuned": ["--tuned"], "compile": ["--mode", "compile"]}.get(peer, ["--mode", peer, "--tuned"])
     text, rss = run([options.python, HERE / "step.py", "--workload", workload, "--batch", batch, "--device", options.device,
                      "--steps", max(2, round(steps * options.scale)), "--warmup", options.warmup, "--precision", options.precision,
                      "--threads", options.threads, *mode])
@@ -91,7 +94,7 @@ def run_peer(workload, peer, options):
 
 def measure(workload, options, directory):
     """side -> list of results, one a round; the order turns by one side each round."""
-    sides = ["trainctl", *options.peers]
+    sides = ["trainctl", *(peer for peer in options.peers if peer != "trainer" or workload in TRAINER_WORKLOADS)]
     results = {side: [] for side in sides}
     for round_ in range(options.rounds):
         turn = round_ % len(sides)
@@ -119,9 +122,9 @@ def table(measured, options):
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for workload, results in measured.items():
         ours = results["trainctl"]
-        cells = [workload, str(WORKLOADS[workload][0]), spread(ours), *(spread(results[p]) for p in options.peers),
-                 *(f"**{median(results[p], 'step_ms') / median(ours, 'step_ms'):.2f}×**" for p in options.peers),
-                 f"{median(ours, memory):.0f}", *(f"{median(results[p], memory):.0f}" for p in options.peers),
+        cells = [workload, str(WORKLOADS[workload][0]), spread(ours), *(spread(results[p]) if p in results else "" for p in options.peers),
+                 *(f"**{median(results[p], 'step_ms') / median(ours, 'step_ms'):.2f}×**" if p in results else "" for p in options.peers),
+                 f"{median(ours, memory):.0f}", *(f"{median(results[p], memory):.0f}" if p in results else "" for p in options.peers),
                  f"{100 * median(ours, 'data_wait_share'):.1f} %"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -151,7 +154,7 @@ def options_of_rounds(description, workloads):
 
 def read_options():
     parser = options_of_rounds(__doc__, ["demo_cnn", "fmnist_cnn", "resnet18"])
-    parser.add_argument("--peers", nargs="+", choices=["eager", "tuned", "compile"], default=["eager", "tuned"])
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=["eager", "tuned"])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32")
     add_program_options(parser)

@@ -191,9 +191,15 @@ def measured_steps(workload, options, directory):
     """What compare_step.measure() returns. Measured by another process, since a child's peak of memory begins with that of its parent."""
     file = pathlib.Path(directory) / f"{workload}.json"
     words = [sys.executable, compare_step.__file__, "--workload", workload, "--rounds", options.rounds, "--warmup", options.warmup, "--scale", options.scale,
-             "--threads", options.threads, "--peers", *options.peers, "--trainctl", options.trainctl, "--python", options.python, "--json", file]
+             "--threads", options.threads, "--precision", options.precision, "--peers", *options.peers, "--trainctl", options.trainctl, "--python", options.python, "--json", file]
     subprocess.run([str(word) for word in words], check=True, stdout=subprocess.DEVNULL)
     return json.loads(file.read_text())[workload]
+
+
+def only_steps(workload, options, directory):
+    """The steps of measure_workload(), without limits."""
+    steps = measured_steps(workload, options, directory)
+    return {"steps": {side: compare_step.median(results, "step_ms") / 1e3 for side, results in steps.items()}, "rounds": steps}
 
 
 def measure_workload(workload, options, blas, rate, directory):
@@ -201,11 +207,9 @@ def measure_workload(workload, options, blas, rate, directory):
     rows = measured_operators(calls, blas, options)
     arithmetic = sum(count * min(times.values()) for _, count, _, times in rows)
     optimizer = parameters * ADAMW_BYTES / rate
-    steps = measured_steps(workload, options, directory)
+    steps = only_steps(workload, options, directory)
     print_operators(workload, rows, options.operators)
-    step_seconds = {side: compare_step.median(results, "step_ms") / 1e3 for side, results in steps.items()}
-    return {"arithmetic": arithmetic, "optimizer": optimizer, "gflop": sum(count * flops for _, count, flops, _ in rows) / 1e9, "steps": step_seconds,
-            "rounds": steps}
+    return {"arithmetic": arithmetic, "optimizer": optimizer, "gflop": sum(count * flops for _, count, flops, _ in rows) / 1e9, **steps}
 
 
 def print_shares(found):
@@ -221,12 +225,13 @@ def print_shares(found):
 def read_options(description):
     parser = compare_step.options_of_rounds(description, list(compare_step.WORKLOADS))
     parser.set_defaults(rounds=3)
-    parser.add_argument("--peers", nargs="+", choices=["eager", "tuned", "compile"], default=["tuned"])
+    parser.add_argument("--peers", nargs="+", choices=compare_step.PEERS, default=["tuned"])
     parser.add_argument("--seconds", type=float, default=0.3, help="for each operator and library")
     parser.add_argument("--operators", type=int, default=8, help="rows of each workload's table")
     compare_step.add_program_options(parser)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="of the steps; limits are of fp32")
     options = parser.parse_args()
-    options.device, options.precision = "cpu", "fp32"
+    options.device = "cpu"
     torch.set_num_threads(options.threads)
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     return options

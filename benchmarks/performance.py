@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measures training steps beside stock PyTorch's, and writes docs/performance.md.
 
-  performance.py [--workload bert resnet18 …] [--rounds 3] [--peers eager tuned compile] [--threads N] [--only-write]
+  performance.py [--workload bert resnet18 …] [--rounds 3] [--peers eager tuned compile max-autotune trainer] [--precision bf16] [--threads N] [--only-write]
 
 Each workload's figures, of limits.py in this run, go to build/performance/. The page has all workloads that are there: so a long measurement
-may be made in parts, on one quiet machine. The convolutions' table is what the program `winograd` prints, where it is built. The cost as
-work grows is what growth.py found last.
+may be made in parts, on one quiet machine. Each set of peers has files and tables of its own, with the same run's figures of trainctl. The
+convolutions' table is what the program `winograd` prints, where it is built. The cost as work grows is what growth.py found last.
 """
 import datetime
 import json
@@ -21,6 +21,7 @@ import limits
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "build/performance"
+LLMC_FIGURES = FIGURES / "llmc.json"
 PAGE = ROOT / "docs/performance.md"
 FEATURES = ("sse4_2", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16")
 
@@ -29,13 +30,20 @@ HEAD = """\
 
 Training steps of trainctl and of stock PyTorch on the same networks, in turn on one machine. `.deps/python/bin/python3
 benchmarks/performance.py` measures and writes this page. What the networks and sides are stands in `benchmarks/compare_step.py` and `step.py`: the same model, batch,
-optimizer (AdamW), float32 and threads. trainctl runs whole, with loader, log and metrics. PyTorch's batch lies ready in memory.
+optimizer (AdamW), precision and threads. trainctl runs whole, with loader, log and metrics. PyTorch's batch lies ready in memory.
 
 - `eager`: PyTorch as it is, with images in channels_last and the fused AdamW.
 - `tuned`: the same, with glibc told to keep freed memory. It is the stronger peer on a CPU.
-- `compile`: `torch.compile`, without the time of its compilation.
+- `compile`: `torch.compile`, without the time of its compilation. `max-autotune`: the same in that mode, and tuned.
+- `trainer`: transformers' Trainer, tuned, for the networks that are transformers' own. Clipping and its loader are in its step.
 - The limit of a step is what its products, convolutions and the optimizer's traffic take, each by the fastest of the libraries that
   `benchmarks/limits.py` finds. Less arithmetic (Winograd) goes beyond it.
+
+"""
+
+LLMC = """\
+4 texts of 64 tokens, float32, AdamW without decay. llm.c's `train_gpt2.c` is built with the flags of its Makefile and runs as it is.
+`benchmarks/compare_llmc.py` measures.
 
 """
 
@@ -61,18 +69,40 @@ def commit():
 
 
 def measure(options):
+    """A file for each network, set of peers and precision. Limits are found beside the tuned peer in fp32 alone."""
     FIGURES.mkdir(parents=True, exist_ok=True)
     blas, rate = limits.load_blas(options.threads), limits.bandwidth(1)
+    with_limits = "tuned" in options.peers and options.precision == "fp32"
     with tempfile.TemporaryDirectory() as directory:
         for workload in options.workload:
-            found = limits.measure_workload(workload, options, blas, rate, directory)
+            found = limits.measure_workload(workload, options, blas, rate, directory) if with_limits else limits.only_steps(workload, options, directory)
             found |= {"machine": machine(), "threads": options.threads, "commit": commit(), "date": datetime.date.today().isoformat(),
                       "libraries": ["MKL", "oneDNN", *blas]}
-            (FIGURES / f"{workload}.json").write_text(json.dumps(found, indent=1) + "\n")
+            (FIGURES / f"{workload}.{options.precision}.{'+'.join(options.peers)}.json").write_text(json.dumps(found, indent=1) + "\n")
     program = ROOT / "build/release/bin/winograd"
-    if program.exists():
+    if program.exists() and with_limits:
         table = subprocess.run([program, str(options.threads)], capture_output=True, text=True, check=True).stdout
         (FIGURES / "winograd.txt").write_text(table)
+
+
+class Group:
+    """What was measured beside the same peers in one precision: workload -> figures."""
+
+    def __init__(self, precision, peers):
+        self.precision, self.peers, self.found = precision, peers, {}
+
+    def place(self):
+        return self.precision != "fp32", compare_step.PEERS.index(self.peers[0])
+
+
+def measured():
+    groups = {}
+    for workload in compare_step.WORKLOADS:
+        for file in sorted(FIGURES.glob(f"{workload}.*.json")):
+            _, precision, peers, _ = file.name.split(".")
+            group = groups.setdefault((precision, peers), Group(precision, peers.split("+")))
+            group.found[workload] = json.loads(file.read_text())
+    return sorted(groups.values(), key=Group.place)
 
 
 def ratio(found, side):
@@ -87,53 +117,63 @@ def rows(head, lines):
     return "\n".join(["| " + " | ".join(head) + " |", "|" + " --- |" * len(head), *("| " + " | ".join(line) + " |" for line in lines)]) + "\n"
 
 
-def step_table(all_found, peers):
-    lines = []
-    for workload, found in all_found.items():
+def step_table(group):
+    lines, peers = [], group.peers
+    for workload, found in group.found.items():
         cells = [workload, str(compare_step.WORKLOADS[workload][0]), compare_step.spread(found["rounds"]["trainctl"])]
         cells += [compare_step.spread(found["rounds"][peer]) if peer in found["rounds"] else "" for peer in peers]
         lines.append(cells + [f"**{ratio(found, peer):.2f}×**" if peer in found["rounds"] else "" for peer in peers])
     return rows(["network", "batch", "trainctl, ms (range)", *(f"{peer}, ms (range)" for peer in peers), *(f"{peer} / trainctl" for peer in peers)], lines)
 
 
-def limit_table(all_found, peers):
-    lines = []
-    for workload, found in all_found.items():
+def limit_table(group):
+    lines, peers = [], group.peers
+    for workload, found in group.found.items():
         limit = found["arithmetic"] + found["optimizer"]
         shares = [f"{100 * limit / found['steps'][side]:.0f} %" if side in found["steps"] else "" for side in ("trainctl", *peers)]
         lines.append([workload, f"{found['gflop']:.1f}", f"{1e3 * limit:.1f}", *shares])
     return rows(["network", "GFLOP", "limit, ms", "trainctl's share", *(f"{peer}'s" for peer in peers)], lines)
 
 
-def memory_table(all_found, peers):
-    lines = []
-    for workload, found in all_found.items():
+def memory_table(group):
+    lines, peers = [], group.peers
+    for workload, found in group.found.items():
         ours = memory(found, "trainctl")
         theirs = [f"{memory(found, peer):.0f}" if peer in found["rounds"] else "" for peer in peers]
-        share = f"{ours / memory(found, 'tuned'):.2f}" if "tuned" in found["rounds"] else ""
-        lines.append([workload, f"{ours:.0f}", *theirs, share])
-    return rows(["network", "trainctl, MiB", *(f"{peer}, MiB" for peer in peers), "trainctl / tuned"], lines)
+        share = [f"{ours / memory(found, 'tuned'):.2f}"] if "tuned" in peers else []
+        lines.append([workload, f"{ours:.0f}", *theirs, *share])
+    return rows(["network", "trainctl, MiB", *(f"{peer}, MiB" for peer in peers), *(["trainctl / tuned"] if "tuned" in peers else [])], lines)
 
 
-def where_peers_win(all_found, peers):
-    lost = [f"{workload}: {peer} takes {ratio(found, peer):.2f} of trainctl's time." for workload, found in all_found.items()
-            for peer in peers if peer in found["rounds"] and ratio(found, peer) < 1]
+def where_peers_win(groups):
+    lost = [f"{workload} in {group.precision}: {peer} takes {ratio(found, peer):.2f} of trainctl's time." for group in groups
+            for workload, found in group.found.items() for peer in group.peers if peer in found["rounds"] and ratio(found, peer) < 1]
     return "\n".join(f"- {line}" for line in lost) + "\n" if lost else "In none of these measurements.\n"
 
 
+def llmc_section(found):
+    lines = [[side, compare_step.spread(rounds), f"{compare_step.median(rounds, 'peak_rss_mib'):.0f}"] for side, rounds in found["rounds"].items()]
+    return "\n## GPT-2 124M beside llm.c\n\n" + LLMC + rows(["program", "step, ms (range)", "peak MiB"], lines)
+
+
 def write_page():
-    all_found = {workload: json.loads((FIGURES / f"{workload}.json").read_text()) for workload in compare_step.WORKLOADS
-                 if (FIGURES / f"{workload}.json").exists()}
-    peers = [peer for peer in ("eager", "tuned", "compile") if any(peer in found["rounds"] for found in all_found.values())]
-    marks = sorted({f"{found['machine']}; {found['threads']} threads; commit {found['commit']}, {found['date']}" for found in all_found.values()})
-    rounds = sorted({len(found["rounds"]["trainctl"]) for found in all_found.values()})
-    libraries = sorted({", ".join(found["libraries"]) for found in all_found.values()})
+    groups = measured()
+    files = [found for group in groups for found in group.found.values()]
+    llmc = json.loads(LLMC_FIGURES.read_text()) if LLMC_FIGURES.exists() else None
+    marks = sorted({f"{found['machine']}; {found['threads']} threads; commit {found['commit']}, {found['date']}" for found in files + ([llmc] if llmc else [])})
+    rounds = sorted({len(found["rounds"]["trainctl"]) for found in files})
+    libraries = sorted({", ".join(found["libraries"]) for found in files})
     text = HEAD + "Measured on:\n\n" + "".join(f"- {mark}\n" for mark in marks)
-    text += f"\n{' or '.join(map(str, rounds))} interleaved rounds: medians of the rounds' median steps.\n"
-    text += "\n## Time of a step\n\n" + step_table(all_found, peers)
-    text += "\n## Where a peer still wins\n\n" + where_peers_win(all_found, peers)
-    text += f"\n## Share of the machine's limit\n\nThe fastest of {'; '.join(libraries)} for each operator.\n\n" + limit_table(all_found, peers)
-    text += "\n## Memory\n\nThe process's peak, with the program and its libraries.\n\n" + memory_table(all_found, peers)
+    text += f"\n{' or '.join(map(str, rounds))} interleaved rounds: medians of the rounds' median steps. Ratios are of one run each.\n"
+    text += "\n## Time of a step\n" + "".join(f"\nIn {group.precision}:\n\n" + step_table(group) for group in groups)
+    text += "\n## Where a peer still wins\n\n" + where_peers_win(groups)
+    for group in groups:
+        if all("arithmetic" in found for found in group.found.values()):
+            text += f"\n## Share of the machine's limit\n\nThe fastest of {'; '.join(libraries)} for each operator, in fp32.\n\n" + limit_table(group)
+    text += "\n## Memory\n\nThe process's peak, with the program and its libraries.\n"
+    text += "".join(f"\nIn {group.precision}:\n\n" + memory_table(group) for group in groups)
+    if llmc:
+        text += llmc_section(llmc)
     if growth.FIGURES.exists():
         text += "\n## Cost as work grows\n\n" + GROWTH + growth.table(json.loads(growth.FIGURES.read_text()))
     if (FIGURES / "winograd.txt").exists():

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The peer: one training step of stock PyTorch, on data that lies ready in memory. Prints one JSON line.
 
-  step.py --workload resnet18 --batch 32 [--seq 128] [--mode eager|compile] [--tuned] [--precision fp32|tf32|bf16|fp16]
+  step.py --workload resnet18 --batch 32 [--seq 128] [--mode eager|compile|max-autotune|trainer] [--tuned] [--precision fp32|tf32|bf16|fp16]
           [--accumulate N] [--steps N] [--warmup N] [--threads N] [--device cpu|cuda]
 
 Models are public reference implementations (torchvision's ResNets; transformers' BERT, GPT-2, Llama and ViT with SDPA, 6 layers
 of width 384 and 12 heads, vocabulary 30522) or plain layers of torch.nn; the optimizer is torch.optim.AdamW(fused=True),
 images are channels_last: what PyTorch's own performance guide recommends.
+trainer: transformers' Trainer with its own loader and clipping, for transformers' models; a step lasts from one step's end to the next one's.
 --tuned (CPU): glibc keeps freed memory instead of returning it to the system, which saves stock PyTorch the page faults of
 each step. It is the stronger peer; quote both.
 """
@@ -17,6 +18,7 @@ import os
 import resource
 import statistics
 import sys
+import tempfile
 import time
 import types
 
@@ -163,7 +165,8 @@ class Step:
         self.device, self.accumulate = device, options.accumulate
         self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(options.precision)
         model = build().to(device, memory_format=torch.channels_last).train()
-        self.model = torch.compile(model) if options.mode == "compile" else model
+        compiled = {"compile": "default", "max-autotune": "max-autotune-no-cudagraphs"}.get(options.mode)
+        self.model = torch.compile(model, mode=compiled) if compiled else model
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
         self.scaler = torch.amp.GradScaler(device, enabled=options.precision == "fp16")
         self.inputs, self.labels = self.data.batch(options)
@@ -186,7 +189,7 @@ def read_options():
     parser.add_argument("--workload", choices=list(WORKLOADS), required=True)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seq", type=int, default=128, help="tokens in a sequence")
-    parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
+    parser.add_argument("--mode", choices=["eager", "compile", "max-autotune", "trainer"], default="eager")
     parser.add_argument("--tuned", action="store_true")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32")
     parser.add_argument("--accumulate", type=int, default=1)
@@ -220,12 +223,41 @@ def measure(step, options):
     return times, losses[0], losses[-1]
 
 
+def measure_trainer(options):
+    """As measure(), of transformers' Trainer."""
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+    build, data = WORKLOADS[options.workload]
+    model, (inputs, labels) = build(), data.batch(options)
+    name = "pixel_values" if isinstance(data, Images) else "input_ids"
+    samples = [{name: one, "labels": label} for one, label in zip(inputs, labels)] * (options.warmup + options.steps)
+    ends, losses = [], []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *_, **__):
+            ends.append(time.perf_counter())
+
+    class Kept(Trainer):
+        def training_step(self, *arguments, **more):
+            losses.append(super().training_step(*arguments, **more))
+            return losses[-1]
+
+    with tempfile.TemporaryDirectory() as directory:
+        arguments = TrainingArguments(
+            output_dir=directory, per_device_train_batch_size=options.batch, max_steps=options.warmup + options.steps, learning_rate=1e-4,
+            weight_decay=0.01, lr_scheduler_type="constant", optim="adamw_torch_fused", logging_strategy="no", save_strategy="no", report_to="none",
+            disable_tqdm=True, use_cpu=options.device == "cpu", bf16=options.precision == "bf16", fp16=options.precision == "fp16")
+        Kept(model=getattr(model, "model", model) if isinstance(model, LogitsOnly) else model, args=arguments, train_dataset=samples,
+             callbacks=[Clock()]).train()
+    times = [end - begin for begin, end in zip(ends[options.warmup - 1:], ends[options.warmup:])]
+    return times, float(losses[options.warmup]), float(losses[-1])
+
+
 def main():
     options = read_options()
     if options.tuned and "MALLOC_TOP_PAD_" not in os.environ:  # glibc reads them at start
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
     prepare(options)
-    times, first, last = measure(Step(options), options)
+    times, first, last = measure_trainer(options) if options.mode == "trainer" else measure(Step(options), options)
     median, samples = statistics.median(times), options.batch * options.accumulate
     print(json.dumps({
         "workload": options.workload, "mode": options.mode + (" tuned" if options.tuned else ""), "precision": options.precision,
