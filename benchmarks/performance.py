@@ -36,6 +36,7 @@ optimizer (AdamW), precision and threads. trainctl runs whole, with loader, log 
 - `tuned`: the same, with glibc told to keep freed memory. It is the stronger peer on a CPU.
 - `compile`: `torch.compile`, without the time of its compilation. `max-autotune`: the same in that mode, and tuned.
 - `trainer`: transformers' Trainer, tuned, for the networks that are transformers' own. Clipping and its loader are in its step.
+- bf16 is LibTorch's autocast on all sides. On a CPU without AMX it may take longer than fp32: compare the tables.
 - The limit of a step is what its products, convolutions and the optimizer's traffic take, each by the fastest of the libraries that
   `benchmarks/limits.py` finds. Less arithmetic (Winograd) goes beyond it.
 
@@ -90,6 +91,9 @@ class Group:
 
     def __init__(self, precision, peers):
         self.precision, self.peers, self.found = precision, peers, {}
+
+    def title(self):
+        return f"In {self.precision}, beside {', '.join(self.peers)}:"
 
     def place(self):
         return self.precision != "fp32", compare_step.PEERS.index(self.peers[0])
@@ -165,13 +169,13 @@ def write_page():
     libraries = sorted({", ".join(found["libraries"]) for found in files})
     text = HEAD + "Measured on:\n\n" + "".join(f"- {mark}\n" for mark in marks)
     text += f"\n{' or '.join(map(str, rounds))} interleaved rounds: medians of the rounds' median steps. Ratios are of one run each.\n"
-    text += "\n## Time of a step\n" + "".join(f"\nIn {group.precision}:\n\n" + step_table(group) for group in groups)
+    text += "\n## Time of a step\n" + "".join(f"\n{group.title()}\n\n" + step_table(group) for group in groups)
     text += "\n## Where a peer still wins\n\n" + where_peers_win(groups)
     for group in groups:
         if all("arithmetic" in found for found in group.found.values()):
             text += f"\n## Share of the machine's limit\n\nThe fastest of {'; '.join(libraries)} for each operator, in fp32.\n\n" + limit_table(group)
     text += "\n## Memory\n\nThe process's peak, with the program and its libraries.\n"
-    text += "".join(f"\nIn {group.precision}:\n\n" + memory_table(group) for group in groups)
+    text += "".join(f"\n{group.title()}\n\n" + memory_table(group) for group in groups)
     if llmc:
         text += llmc_section(llmc)
     if growth.FIGURES.exists():
