@@ -111,7 +111,8 @@ def median(results, key):
 
 def spread(results):
     values = [result["step_ms"] for result in results]
-    return f"{median(results, 'step_ms'):.2f} ({min(values):.2f}–{max(values):.2f})"
+    digits = 2 if min(values) < 100 else 0
+    return f"{median(results, 'step_ms'):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
 
 
 def table(measured, options):

@@ -164,10 +164,12 @@ def write_page():
     groups = measured()
     files = [found for group in groups for found in group.found.values()]
     llmc = json.loads(LLMC_FIGURES.read_text()) if LLMC_FIGURES.exists() else None
-    marks = sorted({f"{found['machine']}; {found['threads']} threads; commit {found['commit']}, {found['date']}" for found in files + ([llmc] if llmc else [])})
+    machines = {}
+    for found in files + ([llmc] if llmc else []):
+        machines.setdefault(f"{found['machine']}; {found['threads']} threads", set()).add(f"{found['commit']} ({found['date']})")
     rounds = sorted({len(found["rounds"]["trainctl"]) for found in files})
     libraries = sorted({", ".join(found["libraries"]) for found in files})
-    text = HEAD + "Measured on:\n\n" + "".join(f"- {mark}\n" for mark in marks)
+    text = HEAD + "Measured on:\n\n" + "".join(f"- {name}; commits {', '.join(sorted(commits))}\n" for name, commits in sorted(machines.items()))
     text += f"\n{' or '.join(map(str, rounds))} interleaved rounds: medians of the rounds' median steps. Ratios are of one run each.\n"
     text += "\n## Time of a step\n" + "".join(f"\n{group.title()}\n\n" + step_table(group) for group in groups)
     text += "\n## Where a peer still wins\n\n" + where_peers_win(groups)
