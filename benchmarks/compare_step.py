@@ -68,18 +68,23 @@ def run(command, environment=None):
         return output.read().decode(), usage.ru_maxrss // 1024
 
 
+def train(config, trainctl, directory, sets=(), environment=None):
+    """What a run says of its steps and memory."""
+    run_dir = tempfile.mkdtemp(dir=directory)
+    _, rss = run([trainctl, "train", config, "--run-dir", run_dir, "--resume", "never", "--no-progress", "--log-level", "warning",
+                  *(word for key in sets for word in ("--set", key))], environment)
+    summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text())
+    return {"step_ms": summary["median_step_ms"], "peak_rss_mib": rss, "peak_device_mib": summary["peak_memory_mib"],
+            "data_wait_share": summary["data_wait_share"]}
+
+
 def run_trainctl(workload, options, directory, sets=(), environment=None):
     batch, steps, data, model, task = WORKLOADS[workload]
     config = pathlib.Path(directory) / f"{workload}.yaml"
     config.write_text(EXPERIMENT.format(
         device=options.device, threads=options.threads, data=data, batch=batch, model=model, task=task, precision=options.precision,
         steps=max(2, round(steps * options.scale)) + options.warmup))
-    run_dir = tempfile.mkdtemp(dir=directory)
-    _, rss = run([options.trainctl, "train", config, "--run-dir", run_dir, "--resume", "never", "--no-progress", "--log-level", "warning",
-                  *(word for key in sets for word in ("--set", key))], environment)
-    summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text())
-    return {"step_ms": summary["median_step_ms"], "peak_rss_mib": rss, "peak_device_mib": summary["peak_memory_mib"],
-            "data_wait_share": summary["data_wait_share"]}
+    return train(config, options.trainctl, directory, sets, environment)
 
 
 def run_peer(workload, peer, options):

@@ -43,8 +43,8 @@ optimizer (AdamW), precision and threads. trainctl runs whole, with loader, log 
 """
 
 LLMC = """\
-4 texts of 64 tokens, float32, AdamW without decay. llm.c's `train_gpt2.c` is built with the flags of its Makefile and runs as it is.
-`benchmarks/compare_llmc.py` measures.
+4 texts of 64 tokens, float32, AdamW without decay. llm.c's `train_gpt2.c` runs as it is, built by gcc with `-Ofast -march=native`, OpenMP and
+`-fno-finite-math-only`. `benchmarks/compare_llmc.py` measures.
 
 """
 

@@ -48,7 +48,7 @@ class RecordedOperators final : public runtime::DeviceGraph {
   }
 
   static void on_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-    // As cudaErrorStreamCaptureUnsupported.
+    // A CUDA graph answers with cudaErrorStreamCaptureUnsupported, in these words.
     TORCH_CHECK(op.schema().name() != "aten::_local_scalar_dense", "operation not permitted when stream is capturing");
     const std::size_t num_arguments = op.schema().arguments().size();
     const std::size_t num_results = op.schema().returns().size();

@@ -16,7 +16,7 @@
 namespace trainctl::train {
 namespace {
 
-// As torch.cuda.make_graphed_callables: libraries make their plans and workspaces in the first steps.
+// Libraries make their plans and workspaces in the first steps. torch.cuda.make_graphed_callables() waits as long.
 constexpr int kStepsBefore = 3;
 constexpr int kStepsWithout = 100;
 
