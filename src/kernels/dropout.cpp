@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "kernels/drop_words.h"
 #include "kernels/philox.h"
 #include "runtime/fake_tensor.h"
 
@@ -33,10 +34,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Element e of a row takes word (e % 64) / 16 of counter (e / 64) · 16 + e % 16. Vectors are thus stored in the order
-// of their computation.
-constexpr std::int64_t kLanes = 16;
-constexpr std::int64_t kWordsPerBlock = 4 * kLanes;
+constexpr std::int64_t kCounters = kWordsPerBlock / 4;   // of a block
 constexpr std::int64_t kPiece = 8 * kWordsPerBlock;      // words drawn at a time
 constexpr std::int64_t kElementsPerChunk = 32 * kPiece;  // elements per task of a thread
 
@@ -52,9 +50,7 @@ struct Pattern {
   std::int64_t first_key = 0;
   runtime::ElementRuns runs{};  // for others: a row is a run
 
-  std::uint32_t threshold() const {  // words below it zero an element
-    return static_cast<std::uint32_t>(std::min(std::floor(probability * 0x1p32 + 0.5), 0x1p32 - 1));
-  }
+  std::uint32_t threshold() const { return drop_threshold(probability); }
   double scale() const { return 1 / (1 - probability); }
 };
 
@@ -86,23 +82,6 @@ Place place_of(std::int64_t sample, std::int64_t in_sample, const Rows& rows, co
     place.element = pattern.runs.first + in_sample * pattern.runs.distance;
   }
   return place;
-}
-
-/// Draws `words` [kPiece] for `count` elements from `first`, a multiple of kWordsPerBlock. It draws whole blocks.
-TRAINCTL_CLONES void draw_words(std::uint64_t key, Place place, std::int64_t first, std::int64_t count,
-                                std::uint32_t* words) {
-  const auto counter = static_cast<std::uint32_t>(first / 4);
-  for (std::int64_t block = 0; block * kWordsPerBlock < count; ++block) {
-    std::uint32_t lanes[4][kLanes];
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-      lanes[0][lane] = counter + static_cast<std::uint32_t>(block * kLanes) + lane;
-      lanes[1][lane] = place.row;
-      lanes[2][lane] = static_cast<std::uint32_t>(place.sample);
-      lanes[3][lane] = static_cast<std::uint32_t>(place.sample >> 32);
-    }
-    philox(lanes, key);
-    for (std::int64_t i = 0; i < kWordsPerBlock; ++i) words[block * kWordsPerBlock + i] = lanes[i / kLanes][i % kLanes];
-  }
 }
 
 TRAINCTL_CLONES void drop(const std::uint32_t* words, std::uint32_t threshold, double scale, std::int64_t count,
@@ -157,7 +136,8 @@ void drop_rows(const at::Tensor& input, const Pattern& pattern, at::Tensor& outp
       for (std::int64_t first = i % chunks * kElementsPerChunk; first < last;) {
         const std::int64_t skipped = (place.element + first) % kWordsPerBlock;
         const std::int64_t count = std::min(kPiece - skipped, last - first);
-        draw_words(pattern.draw.key, place, place.element + first - skipped, skipped + count, words);
+        draw_words(pattern.draw.key, {place.sample, place.row}, place.element + first - skipped, skipped + count,
+                   words);
         const std::int64_t offset = row * rows.size + first;
         drop(words + skipped, threshold, pattern.scale(), count, from + offset, to + offset);
         first += count;
@@ -199,8 +179,8 @@ at::Tensor words_composed(const Rows& rows, std::int64_t num_samples, const Patt
   // Rows that begin within a block have one block more.
   const bool is_aligned = pattern.runs.length == 0 && pattern.first_key == 0;
   const std::int64_t blocks = (rows.size + kWordsPerBlock - 1) / kWordsPerBlock + (is_aligned ? 0 : 1);
-  at::Tensor c0 = at::arange(blocks * kLanes, ids).view({1, 1, -1});
-  if (!is_aligned) c0 = c0.add(places.element.div(kWordsPerBlock, "floor").mul(kLanes));
+  at::Tensor c0 = at::arange(blocks * kCounters, ids).view({1, 1, -1});
+  if (!is_aligned) c0 = c0.add(places.element.div(kWordsPerBlock, "floor").mul(kCounters));
   at::Tensor c1 = places.row;
   at::Tensor c2 = sample.bitwise_and(0xffffffffLL);
   at::Tensor c3 = sample.bitwise_right_shift(32);
@@ -216,7 +196,7 @@ at::Tensor words_composed(const Rows& rows, std::int64_t num_samples, const Patt
     key0 += Philox::kKeyStep0;
     key1 += Philox::kKeyStep1;
   }
-  const std::vector<std::int64_t> shape{num_samples, rows.per_sample, blocks, kLanes};
+  const std::vector<std::int64_t> shape{num_samples, rows.per_sample, blocks, kCounters};
   const at::Tensor words = at::stack({c0.expand({num_samples, rows.per_sample, -1}).reshape(shape), c1.reshape(shape),
                                       c2.expand({num_samples, rows.per_sample, -1}).reshape(shape), c3.reshape(shape)},
                                      3)

@@ -1,7 +1,8 @@
-// Vectors of floats in the loops of CPU kernels. For this folder alone.
+// Vectors of floats in the loops of CPU kernels, which bf16 becomes while it is read. For this folder alone.
 #pragma once
 
 #include <ATen/Version.h>
+#include <c10/util/BFloat16.h>
 
 #include <cstdint>
 #include <cstring>
@@ -17,7 +18,13 @@ struct Vectors {
   typedef float Floats __attribute__((vector_size(kNumLanes * sizeof(float))));  // NOLINT(modernize-use-using)
   typedef std::int32_t Ints
       __attribute__((vector_size(kNumLanes * sizeof(std::int32_t))));  // NOLINT(modernize-use-using)
+  typedef std::uint32_t Words
+      __attribute__((vector_size(kNumLanes * sizeof(std::uint32_t))));  // NOLINT(modernize-use-using)
+  typedef std::uint16_t HalfWords
+      __attribute__((vector_size(kNumLanes * sizeof(std::uint16_t))));  // NOLINT(modernize-use-using)
 };
+template <class Floats>
+using VectorsOf = Vectors<sizeof(Floats) / sizeof(float)>;
 
 /// Any machine's register holds a whole fraction of so many.
 constexpr std::int64_t kMaxLanes = 16;
@@ -33,14 +40,19 @@ __attribute__((target("avx2,fma"))) auto run_avx2(Arguments... arguments) {
 }
 #endif
 
+/// Whether this machine has AVX-512 and LibTorch uses it: ATEN_CPU_CAPABILITY can hold a process to less.
+inline bool uses_avx512() {
+  static const bool is_held_to_avx2 = at::get_cpu_capability() == "AVX2";
+  return machine::cpu_features().avx512f && !is_held_to_avx2;
+}
+
 /// Calls `Loop::run<Vectors<…>>(arguments…)` as compiled for the widest registers that this machine has and LibTorch
-/// uses (ATEN_CPU_CAPABILITY can hold a process to less). `run` is a static member template, inlined always.
+/// uses. `run` is a static member template, inlined always.
 template <class Loop, class... Arguments>
 auto vectorized(Arguments... arguments) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-  static const bool is_held_to_avx2 = at::get_cpu_capability() == "AVX2";
   const machine::CpuFeatures& cpu = machine::cpu_features();
-  if (cpu.avx512f && !is_held_to_avx2) return run_avx512<Loop>(arguments...);
+  if (uses_avx512()) return run_avx512<Loop>(arguments...);
   if (cpu.avx2 && cpu.fma) return run_avx2<Loop>(arguments...);
 #endif
   return Loop::template run<Vectors<4>>(arguments...);
@@ -66,6 +78,41 @@ TRAINCTL_INLINE void load(const float* from, Floats& to) {
 template <class Floats>
 TRAINCTL_INLINE void store(const Floats& from, float* to) {
   std::memcpy(to, &from, sizeof from);
+}
+
+/// bf16 is the upper half of a float.
+template <class Floats>
+TRAINCTL_INLINE void load(const at::BFloat16* from, Floats& to) {
+  using V = VectorsOf<Floats>;
+  typename V::HalfWords upper;
+  std::memcpy(&upper, from, sizeof upper);
+  const typename V::Words bits = __builtin_convertvector(upper, typename V::Words) << 16;
+  std::memcpy(&to, &bits, sizeof to);
+}
+/// Rounds to nearest even, as LibTorch does.
+template <class Floats>
+TRAINCTL_INLINE void store(const Floats& from, at::BFloat16* to) {
+  using V = VectorsOf<Floats>;
+  typename V::Words bits;
+  std::memcpy(&bits, &from, sizeof bits);
+  bits = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  bits = from == from ? bits : typename V::Words{} + 0x7fc0;  // of not-a-number
+  const typename V::HalfWords upper = __builtin_convertvector(bits, typename V::HalfWords);
+  std::memcpy(to, &upper, sizeof upper);
+}
+
+/// Fewer elements than a vector has lanes: at the end of a stretch. The other lanes become 0.
+template <class T, class Floats>
+TRAINCTL_INLINE void load_some(const T* from, std::int64_t count, Floats& to) {
+  T all[VectorsOf<Floats>::kLanes] = {};
+  std::memcpy(static_cast<void*>(all), from, static_cast<std::size_t>(count) * sizeof(T));
+  load(all, to);
+}
+template <class T, class Floats>
+TRAINCTL_INLINE void store_some(const Floats& from, std::int64_t count, T* to) {
+  T all[VectorsOf<Floats>::kLanes];
+  store(from, all);
+  std::memcpy(static_cast<void*>(to), all, static_cast<std::size_t>(count) * sizeof(T));
 }
 
 /// exp for x in [-87, 88], about 1e-7 relative: Cephes' expf. Below, the smallest normal numbers.
