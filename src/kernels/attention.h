@@ -3,19 +3,27 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/dropout.h"
+
 namespace trainctl::kernels {
 
 enum class Visible { all, up_to_itself };
 
-/// Returns whether short_attention() takes these tensors, and no PortableOperators are wanted. It takes floats on the
-/// CPU, at most 512 tokens, as many queries as keys, and heads of a multiple of 16 dense values.
+/// Returns whether short_attention() takes these tensors, and no PortableOperators are wanted. It takes floats or
+/// bf16 on the CPU, at most 512 tokens, as many queries as keys, and heads of a multiple of 16 dense values.
 bool suits_short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask);
+
+/// Of attention weights, as dropout_attention() drops them.
+struct AttentionDropout {
+  double probability = 0;
+  HeadRange heads{};
+};
 
 /// softmax(q kᵀ / √d) v, [B, H, T, d]; k, v [B, H or a divisor of it, T, d]. `mask`: bool [B, 1, 1 or T, T], true where
 /// a query may see a key, or undefined: as `visible` says. A query that sees nothing gives zeros. The result is dense
-/// in [B, T, H, d]. Blocks of queries as in FlashAttention-2 (https://arxiv.org/abs/2307.08691), but whole rows of
-/// scores.
+/// in [B, T, H, d], and of the same type; all between is float. Blocks of queries as in FlashAttention-2
+/// (https://arxiv.org/abs/2307.08691), but whole rows of scores.
 at::Tensor short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
-                           Visible visible);
+                           Visible visible, const AttentionDropout& dropout = {});
 
 }  // namespace trainctl::kernels

@@ -59,12 +59,35 @@ struct Softmax {
   }
 };
 
+/// What dropout multiplies a vector of probabilities by.
+template <class V>
+TRAINCTL_INLINE void drop_factors(const RowDrops& drops, std::int64_t begin, float kept, typename V::Floats& factors) {
+  typename V::Words words;
+  std::memcpy(&words, drops.words + begin, sizeof words);
+  factors = words < drops.threshold ? typename V::Floats{} : typename V::Floats{} + kept;
+}
+
+struct Drop {
+  template <class V>
+  TRAINCTL_INLINE static void run(float* row, std::int64_t width, RowDrops drops) {
+    typename V::Floats x;
+    typename V::Floats factors;
+    for (std::int64_t i = 0; i < width; i += V::kLanes) {
+      load(row + i, x);
+      drop_factors<V>(drops, i, 1, factors);
+      x *= factors;
+      store(x, row + i);
+    }
+  }
+};
+
 struct SoftmaxGradient {
   template <class V>
   TRAINCTL_INLINE static void run(float* scores, float* gradients, std::int64_t width, SeenKeys seen, RowGradient row) {
     using Floats = typename V::Floats;
     Floats x;
     Floats g;
+    Floats factors;
     typename V::Ints lanes;
     for (std::int64_t i = 0; i < width; i += V::kLanes) {
       load(scores + i, x);
@@ -75,28 +98,21 @@ struct SoftmaxGradient {
         seen_lanes<V>(seen, i, lanes);
         y = lanes ? y : Floats{};
       }
+      if (row.drops.words != nullptr) {
+        drop_factors<V>(row.drops, i, row.drops.factor, factors);
+        g *= factors;
+      }
       g = y * (g - row.mean) * row.scale;
+      if (row.drops.words != nullptr) y *= factors;
       store(y, scores + i);
       store(g, gradients + i);
     }
   }
 };
 
-struct Scale {
-  template <class V>
-  TRAINCTL_INLINE static void run(float* row, std::int64_t size, float factor) {
-    typename V::Floats x;
-    for (std::int64_t i = 0; i < size; i += V::kLanes) {
-      load(row + i, x);
-      x *= factor;
-      store(x, row + i);
-    }
-  }
-};
-
 struct Pack {
-  template <class V>
-  TRAINCTL_INLINE static void run(Rows rows, std::int64_t size, float* packed) {
+  template <class V, class T>
+  TRAINCTL_INLINE static void run(Rows<const T> rows, std::int64_t size, float* packed) {
     typename V::Floats x;
     for (std::int64_t t = 0; t < rows.count; ++t)
       for (std::int64_t i = 0; i < size; i += V::kLanes) {
@@ -107,8 +123,9 @@ struct Pack {
 };
 
 struct PackWithDots {
-  template <class V>
-  TRAINCTL_INLINE static void run(Rows rows, Rows others, std::int64_t size, float* packed, float* dots) {
+  template <class V, class T>
+  TRAINCTL_INLINE static void run(Rows<const T> rows, Rows<const T> others, std::int64_t size, float* packed,
+                                  float* dots) {
     typename V::Floats x;
     typename V::Floats y;
     for (std::int64_t t = 0; t < rows.count; ++t) {
@@ -124,10 +141,29 @@ struct PackWithDots {
   }
 };
 
+struct Unpack {
+  template <class V, class T>
+  TRAINCTL_INLINE static void run(const float* packed, const float* factors, std::int64_t size, Rows<T> rows) {
+    typename V::Floats x;
+    for (std::int64_t t = 0; t < rows.count; ++t) {
+      const float factor = factors != nullptr ? factors[t] : 1;
+      for (std::int64_t i = 0; i < size; i += V::kLanes) {
+        load(packed + t * size + i, x);
+        x *= factor;
+        store(x, rows.data + t * rows.stride + i);
+      }
+    }
+  }
+};
+
 }  // namespace
 
 RowMass softmax_row(float* scores, std::int64_t width, const SeenKeys& seen) {
   return vectorized<Softmax>(scores, width, seen);
+}
+
+void drop_row(float* row, std::int64_t width, const RowDrops& drops) {
+  vectorized<Drop>(row, width, drops);
 }
 
 void softmax_gradient_row(float* scores, float* gradients, std::int64_t width, const SeenKeys& seen,
@@ -135,16 +171,26 @@ void softmax_gradient_row(float* scores, float* gradients, std::int64_t width, c
   vectorized<SoftmaxGradient>(scores, gradients, width, seen, row);
 }
 
-void scale_row(float* row, std::int64_t size, float factor) {
-  vectorized<Scale>(row, size, factor);
-}
-
-void pack_rows(const Rows& rows, std::int64_t size, float* packed) {
+template <class T>
+void pack_rows(const Rows<const T>& rows, std::int64_t size, float* packed) {
   vectorized<Pack>(rows, size, packed);
 }
-
-void pack_rows_with_dots(const Rows& rows, const Rows& others, std::int64_t size, float* packed, float* dots) {
+template <class T>
+void pack_rows_with_dots(const Rows<const T>& rows, const Rows<const T>& others, std::int64_t size, float* packed,
+                         float* dots) {
   vectorized<PackWithDots>(rows, others, size, packed, dots);
 }
+template <class T>
+void unpack_rows(const float* packed, const float* factors, std::int64_t size, const Rows<T>& rows) {
+  vectorized<Unpack>(packed, factors, size, rows);
+}
+
+template void pack_rows(const Rows<const float>&, std::int64_t, float*);
+template void pack_rows(const Rows<const at::BFloat16>&, std::int64_t, float*);
+template void pack_rows_with_dots(const Rows<const float>&, const Rows<const float>&, std::int64_t, float*, float*);
+template void pack_rows_with_dots(const Rows<const at::BFloat16>&, const Rows<const at::BFloat16>&, std::int64_t,
+                                  float*, float*);
+template void unpack_rows(const float*, const float*, std::int64_t, const Rows<float>&);
+template void unpack_rows(const float*, const float*, std::int64_t, const Rows<at::BFloat16>&);
 
 }  // namespace trainctl::kernels

@@ -1,4 +1,4 @@
-// Passes over tensors of floats, element by element, as vectors. For this folder alone.
+// Passes over tensors of floats or bf16, element by element, as vectors. For this folder alone.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -13,7 +13,8 @@ namespace trainctl::kernels {
 
 /// What the loops take: others are left to LibTorch's operators.
 inline bool is_plain(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+  const at::ScalarType type = tensor.scalar_type();
+  return tensor.is_cpu() && (type == at::kFloat || type == at::kBFloat16) && tensor.is_contiguous();
 }
 
 /// Calls range(begin, size) for all of `size` elements, in several threads. Ranges begin at whole vectors, so the

@@ -69,46 +69,34 @@ struct GeluShares<Gelu::erf, V> {
   }
 };
 
-/// Some elements as a vector: at the end of a stretch too few for all its lanes.
-template <class V>
-TRAINCTL_INLINE void load_some(const float* from, std::int64_t count, typename V::Floats& to) {
-  to = typename V::Floats{};
-  std::memcpy(&to, from, static_cast<std::size_t>(count) * sizeof(float));
-}
-template <class V>
-TRAINCTL_INLINE void store_some(const typename V::Floats& from, std::int64_t count, float* to) {
-  std::memcpy(to, &from, static_cast<std::size_t>(count) * sizeof(float));
-}
-
 /// y = gelu(x + bias); a null bias adds nothing.
 template <Gelu kForm>
 struct GeluForward {
-  template <class V>
-  TRAINCTL_INLINE static void run(const float* input, const float* bias, float* output, std::int64_t size) {
+  template <class V, class T>
+  TRAINCTL_INLINE static void run(const T* input, const float* bias, T* output, std::int64_t size) {
     std::int64_t i = 0;
     for (; i + V::kLanes <= size; i += V::kLanes) step<V>(input, bias, output, i, V::kLanes);
     if (i < size) step<V>(input, bias, output, i, size - i);
   }
 
  private:
-  template <class V>
-  TRAINCTL_INLINE static void step(const float* input, const float* bias, float* output, std::int64_t i,
-                                   std::int64_t count) {
+  template <class V, class T>
+  TRAINCTL_INLINE static void step(const T* input, const float* bias, T* output, std::int64_t i, std::int64_t count) {
     typename V::Floats x;
     typename V::Floats shift = typename V::Floats{};
-    load_some<V>(input + i, count, x);
-    if (bias != nullptr) load_some<V>(bias + i, count, shift);
+    load_some(input + i, count, x);
+    if (bias != nullptr) load_some(bias + i, count, shift);
     x += shift;
     const typename V::Floats y = x * GeluShares<kForm, V>(x).share;
-    store_some<V>(y, count, output + i);
+    store_some(y, count, output + i);
   }
 };
 
 /// dx = dy · gelu'(x + bias), which is added to the bias's sums where there is one.
 template <Gelu kForm>
 struct GeluBackward {
-  template <class V>
-  TRAINCTL_INLINE static void run(const float* gradient, const float* input, const float* bias, float* input_gradient,
+  template <class V, class T>
+  TRAINCTL_INLINE static void run(const T* gradient, const T* input, const float* bias, T* input_gradient,
                                   float* bias_sums, std::int64_t size) {
     std::int64_t i = 0;
     for (; i + V::kLanes <= size; i += V::kLanes)
@@ -117,23 +105,23 @@ struct GeluBackward {
   }
 
  private:
-  template <class V>
-  TRAINCTL_INLINE static void step(const float* gradient, const float* input, const float* bias, float* input_gradient,
+  template <class V, class T>
+  TRAINCTL_INLINE static void step(const T* gradient, const T* input, const float* bias, T* input_gradient,
                                    float* bias_sums, std::int64_t i, std::int64_t count) {
     typename V::Floats x;
     typename V::Floats dx;
     typename V::Floats sum;
     typename V::Floats shift = typename V::Floats{};
-    load_some<V>(input + i, count, x);
-    if (bias != nullptr) load_some<V>(bias + i, count, shift);
+    load_some(input + i, count, x);
+    if (bias != nullptr) load_some(bias + i, count, shift);
     x += shift;
-    load_some<V>(gradient + i, count, dx);
+    load_some(gradient + i, count, dx);
     dx *= GeluShares<kForm, V>(x).slope;
-    store_some<V>(dx, count, input_gradient + i);
+    store_some(dx, count, input_gradient + i);
     if (bias == nullptr) return;
-    load_some<V>(bias_sums + i, count, sum);
+    load_some(bias_sums + i, count, sum);
     sum += dx;
-    store_some<V>(sum, count, bias_sums + i);
+    store_some(sum, count, bias_sums + i);
   }
 };
 
@@ -144,10 +132,10 @@ constexpr const char* name_of(Gelu form) {
   return form == Gelu::tanh ? "tanh" : "none";  // LibTorch's names
 }
 
-template <Gelu kForm>
+template <Gelu kForm, class T>
 void gelu_rows(const at::Tensor& input, const MaybeTensor& bias, at::Tensor& output) {
-  const float* x = input.const_data_ptr<float>();
-  float* y = output.mutable_data_ptr<float>();
+  const T* x = input.const_data_ptr<T>();
+  T* y = output.mutable_data_ptr<T>();
   if (!bias) {
     over_ranges(input.numel(), [&](std::int64_t begin, std::int64_t size) {
       vectorized<GeluForward<kForm>>(x + begin, static_cast<const float*>(nullptr), y + begin, size);
@@ -167,12 +155,12 @@ void gelu_rows(const at::Tensor& input, const MaybeTensor& bias, at::Tensor& out
 constexpr std::int64_t kSlices = 16;
 
 /// `bias_sums` [kSlices, D] are zero at first; undefined without a bias.
-template <Gelu kForm>
+template <Gelu kForm, class T>
 void gelu_backward_rows(const at::Tensor& gradient, const at::Tensor& input, const MaybeTensor& bias,
                         at::Tensor& input_gradient, at::Tensor& bias_sums) {
-  const float* dy = gradient.const_data_ptr<float>();
-  const float* x = input.const_data_ptr<float>();
-  float* dx = input_gradient.mutable_data_ptr<float>();
+  const T* dy = gradient.const_data_ptr<T>();
+  const T* x = input.const_data_ptr<T>();
+  T* dx = input_gradient.mutable_data_ptr<T>();
   constexpr const float* kNoBias = nullptr;
   constexpr float* kNoSums = nullptr;
   if (!bias) {
@@ -192,11 +180,20 @@ void gelu_backward_rows(const at::Tensor& gradient, const at::Tensor& input, con
   });
 }
 
+/// Calls pass<form, T>() for the form's name and the elements' type.
+template <class Pass>
+void for_form_and_type(c10::string_view approximate, at::ScalarType type, const Pass& pass) {
+  const auto with_form = [&]<Gelu kForm>() {
+    type == at::kFloat ? pass.template operator()<kForm, float>() : pass.template operator()<kForm, at::BFloat16>();
+  };
+  approximate == "tanh" ? with_form.template operator()<Gelu::tanh>() : with_form.template operator()<Gelu::erf>();
+}
+
 at::Tensor gelu_on_cpu(const at::Tensor& input, const MaybeTensor& bias, c10::string_view approximate) {
   at::Tensor output = at::empty_like(input);
   if (runtime::is_fake(input)) return output;
-  form_of(approximate) == Gelu::tanh ? gelu_rows<Gelu::tanh>(input, bias, output)
-                                     : gelu_rows<Gelu::erf>(input, bias, output);
+  for_form_and_type(approximate, input.scalar_type(),
+                    [&]<Gelu kForm, class T>() { gelu_rows<kForm, T>(input, bias, output); });
   return output;
 }
 
@@ -205,10 +202,10 @@ std::tuple<at::Tensor, at::Tensor> gelu_backward_on_cpu(const at::Tensor& output
   const at::Tensor gradient = output_gradient.contiguous();
   at::Tensor input_gradient = at::empty_like(input);
   at::Tensor sums = bias ? at::empty({kSlices, input.size(-1)}, bias->options()).zero_() : at::Tensor();
-  if (!runtime::is_fake(input)) {
-    form_of(approximate) == Gelu::tanh ? gelu_backward_rows<Gelu::tanh>(gradient, input, bias, input_gradient, sums)
-                                       : gelu_backward_rows<Gelu::erf>(gradient, input, bias, input_gradient, sums);
-  }
+  if (!runtime::is_fake(input))
+    for_form_and_type(approximate, input.scalar_type(), [&]<Gelu kForm, class T>() {
+      gelu_backward_rows<kForm, T>(gradient, input, bias, input_gradient, sums);
+    });
   return {input_gradient, sums.defined() ? sums.sum(0) : at::Tensor()};
 }
 

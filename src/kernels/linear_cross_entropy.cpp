@@ -5,6 +5,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/mv.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
@@ -84,18 +85,18 @@ bool has_own_gradient(const Inputs& in) {
   return in.weight.device().is_cpu() && in.logits_dtype() == at::kFloat && in.options.part == nullptr;
 }
 
-/// Returns the bias that it adds while it reads the logits, where nothing else needs them: the whole one, or none.
-at::Tensor late_bias(const Inputs& in) {
-  return has_own_gradient(in) && !in.teacher && in.options.softcap == 0 ? in.bias : at::Tensor();
+/// Whether that reads the product as it is, and adds the bias meanwhile, since nothing else needs the logits.
+bool reads_products(const Inputs& in) {
+  return has_own_gradient(in) && in.weight.scalar_type() != at::kHalf && !in.teacher && in.options.softcap == 0;
 }
 
 enum class Gradient { needed, not_needed };
 
-/// Computes the logits [R, V] of some rows in float or double. Without the bias if that is added with the gradient.
+/// Computes the logits [R, V] of some rows in float or double, or those that are still a product.
 at::Tensor logits_of(const Inputs& in, const at::Tensor& hidden, Gradient gradient) {
-  Projection projection{.hidden = hidden, .weight = in.weight, .bias = in.bias, .softcap = in.options.softcap};
-  if (gradient == Gradient::needed && late_bias(in).defined()) projection.bias = at::Tensor();
-  return logits_of(projection, in.logits_dtype());
+  if (gradient == Gradient::needed && reads_products(in)) return matrix_product(hidden, in.weight.t());
+  return logits_of({.hidden = hidden, .weight = in.weight, .bias = in.bias, .softcap = in.options.softcap},
+                   in.logits_dtype());
 }
 
 /// Computes the losses [R] of rows from log-probabilities.
@@ -134,7 +135,8 @@ at::Tensor to_gradient_of_part(const Inputs& in, at::Tensor& logits, const at::T
 at::Tensor to_gradient(const Inputs& in, at::Tensor& logits, const at::Tensor& index) {
   const double smoothing = in.options.label_smoothing;
   if (in.options.part != nullptr) return to_gradient_of_part(in, logits, index);
-  if (has_own_gradient(in)) return to_softmax_gradient(logits, index, smoothing, late_bias(in));
+  if (has_own_gradient(in))
+    return to_softmax_gradient(logits, index, smoothing, reads_products(in) ? in.bias : at::Tensor());
   logits = at::_log_softmax(logits, 1, /*half_to_float=*/false);
   at::Tensor losses = losses_of(in, logits, index);
   logits.exp_();
@@ -174,6 +176,14 @@ at::Tensor losses_of_chunk(const Inputs& in, const Chunk& chunk, at::Tensor& log
   return losses_of(in, at::_log_softmax(logits, 1, /*half_to_float=*/false), index);
 }
 
+/// Adds the sum of the rows that count. Of bf16, the rows are summed in float and rounded once.
+void add_to_bias_gradient(const at::Tensor& logits, const at::Tensor& valid, at::Tensor& gradient) {
+  if (logits.scalar_type() == gradient.scalar_type())
+    gradient.addmv_(logits.t(), valid);
+  else
+    gradient.add_(at::mv(logits.t(), valid.to(logits.scalar_type())));
+}
+
 /// Processes all rows once, and returns the sum of their losses. `gradients` holds tensors for the gradients that are
 /// needed, with zeros in that of the bias. Copies the losses into `row_losses` [N], if that is defined.
 at::Tensor run(const Inputs& in, Gradients& gradients, const at::Tensor& row_losses = {}) {
@@ -202,8 +212,8 @@ at::Tensor run(const Inputs& in, Gradients& gradients, const at::Tensor& row_los
         in.teacher ? to_gradient_beside_teacher(in, {begin, count}, logits, index) : to_gradient(in, logits, index);
     total.add_(losses.mul(valid).sum());
     if (slope_of_cap.defined()) logits.mul_(slope_of_cap);
-    if (gradients.bias.defined()) gradients.bias.addmv_(logits.t(), valid);
     const at::Tensor slope = logits.to(in.weight.scalar_type());
+    if (gradients.bias.defined()) add_to_bias_gradient(logits, valid, gradients.bias);
     const at::Tensor mask = valid.unsqueeze(1).to(in.weight.scalar_type());  // [R, 1]
     if (gradients.hidden.defined())
       gradients.hidden.narrow(0, begin, count).copy_(matrix_product(slope, in.weight).mul_(mask));

@@ -28,8 +28,20 @@ using FourTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 const float* data(const MaybeTensor& tensor) {
   return tensor && tensor->defined() ? tensor->const_data_ptr<float>() : nullptr;
 }
-float* mutable_data(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.mutable_data_ptr<float>() : nullptr;
+template <class T>
+T* mutable_data(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data_ptr<T>() : nullptr;
+}
+
+/// Calls pass<Branch, Normed>() for the types that norm_rows.h takes.
+template <class Pass>
+void for_types(at::ScalarType branch, at::ScalarType normed, const Pass& pass) {
+  if (branch == at::kFloat)
+    pass.template operator()<float, float>();
+  else if (normed == at::kFloat)
+    pass.template operator()<at::BFloat16, float>();
+  else
+    pass.template operator()<at::BFloat16, at::BFloat16>();
 }
 
 FourTensors norm_on_cpu(const MaybeTensor& residual, const at::Tensor& branch, const at::Tensor& weight,
@@ -42,17 +54,19 @@ FourTensors norm_on_cpu(const MaybeTensor& residual, const at::Tensor& branch, c
   const at::Tensor means = bias && bias->defined() ? at::empty({rows}, floats) : at::Tensor();
   const at::Tensor scales = at::empty({rows}, floats);
   if (!runtime::is_fake(branch))
-    normalize_rows({.count = rows,
-                    .size = size,
-                    .epsilon = static_cast<float>(epsilon),
-                    .residual = data(residual),
-                    .branch = branch.const_data_ptr<float>(),
-                    .weight = weight.const_data_ptr<float>(),
-                    .bias = data(bias),
-                    .sum = mutable_data(sum),
-                    .normed = normed.mutable_data_ptr<float>(),
-                    .means = mutable_data(means),
-                    .scales = scales.mutable_data_ptr<float>()});
+    for_types(branch.scalar_type(), normed_type, [&]<class Branch, class Normed>() {
+      normalize_rows(NormRows<Branch, Normed>{.count = rows,
+                                              .size = size,
+                                              .epsilon = static_cast<float>(epsilon),
+                                              .residual = data(residual),
+                                              .branch = branch.const_data_ptr<Branch>(),
+                                              .weight = weight.const_data_ptr<float>(),
+                                              .bias = data(bias),
+                                              .sum = mutable_data<float>(sum),
+                                              .normed = normed.mutable_data_ptr<Normed>(),
+                                              .means = mutable_data<float>(means),
+                                              .scales = scales.mutable_data_ptr<float>()});
+    });
   return {sum, normed, means, scales};
 }
 
@@ -64,24 +78,27 @@ FourTensors norm_backward_on_cpu(const at::Tensor& normed_gradient, const MaybeT
   const MaybeTensor more =
       sum_gradient && sum_gradient->defined() ? MaybeTensor(sum_gradient->contiguous()) : MaybeTensor();
   const at::Tensor gradient = at::empty_like(sum);
-  const at::Tensor branch =
-      branch_type == at::kFloat ? gradient : at::empty_like(sum, sum.options().dtype(branch_type));
-  const auto sums = [&] { return at::empty({NormRowGradients::kSlices, size}, sum.options()); };
+  const bool is_narrow = branch_type != at::kFloat;
+  const at::Tensor branch = is_narrow ? at::empty_like(sum, sum.options().dtype(branch_type)) : at::Tensor();
+  const auto sums = [&] { return at::empty({kNormSlices, size}, sum.options()); };
   const at::Tensor of_weight = sums();
   const at::Tensor of_bias = means && means->defined() ? sums() : at::Tensor();
   if (!runtime::is_fake(sum))
-    differentiate_rows({.count = sum.numel() / size,
-                        .size = size,
-                        .normed_gradient = incoming.const_data_ptr<float>(),
-                        .sum_gradient = data(more),
-                        .sum = sum.const_data_ptr<float>(),
-                        .weight = weight.const_data_ptr<float>(),
-                        .means = data(means),
-                        .scales = scales.const_data_ptr<float>(),
-                        .gradient = gradient.mutable_data_ptr<float>(),
-                        .weight_sums = of_weight.mutable_data_ptr<float>(),
-                        .bias_sums = mutable_data(of_bias)});
-  return {gradient, branch, of_weight.sum(0), of_bias.defined() ? of_bias.sum(0) : at::Tensor()};
+    for_types(branch_type, incoming.scalar_type(), [&]<class Branch, class Normed>() {
+      differentiate_rows(NormRowGradients<Branch, Normed>{.count = sum.numel() / size,
+                                                          .size = size,
+                                                          .normed_gradient = incoming.const_data_ptr<Normed>(),
+                                                          .sum_gradient = data(more),
+                                                          .sum = sum.const_data_ptr<float>(),
+                                                          .weight = weight.const_data_ptr<float>(),
+                                                          .means = data(means),
+                                                          .scales = scales.const_data_ptr<float>(),
+                                                          .gradient = gradient.mutable_data_ptr<float>(),
+                                                          .branch_gradient = mutable_data<Branch>(branch),
+                                                          .weight_sums = of_weight.mutable_data_ptr<float>(),
+                                                          .bias_sums = mutable_data<float>(of_bias)});
+    });
+  return {gradient, is_narrow ? branch : gradient, of_weight.sum(0), of_bias.defined() ? of_bias.sum(0) : at::Tensor()};
 }
 
 FourTensors norm_on_gpu(const MaybeTensor& residual, const at::Tensor& branch, const at::Tensor& weight,
@@ -165,7 +182,8 @@ bool norm_has_kernel(const at::Tensor& residual, const at::Tensor& branch, const
   if (!is_fp32(residual) || !is_fp32(parameters.weight) || !is_fp32(parameters.bias)) return false;
   if (residual.defined() && (residual.sizes() != branch.sizes() || residual.device() != branch.device())) return false;
   if (branch.scalar_type() == at::kFloat) return branch.is_cpu() || branch.is_cuda();
-  return residual.defined() && branch.is_cuda() && device::has_kernels_for(branch);
+  if (!residual.defined()) return false;
+  return branch.is_cpu() ? branch.scalar_type() == at::kBFloat16 : branch.is_cuda() && device::has_kernels_for(branch);
 }
 
 variable_list apply_norm(const at::Tensor& residual, const at::Tensor& branch, const NormParameters& parameters,

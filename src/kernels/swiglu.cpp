@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include <cmath>
 #include <tuple>
 
 #include "kernels/cuda_grid.h"
@@ -22,62 +21,87 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct SwigluForward {
-  template <class V>
-  TRAINCTL_INLINE static void run(const float* gate, const float* up, float* output, std::int64_t size) {
-    const std::int64_t whole = size / V::kLanes * V::kLanes;
+  template <class V, class T>
+  TRAINCTL_INLINE static void run(const T* gate, const T* up, T* output, std::int64_t size) {
+    std::int64_t i = 0;
+    for (; i + V::kLanes <= size; i += V::kLanes) step<V>(gate + i, up + i, output + i, V::kLanes);
+    if (i < size) step<V>(gate + i, up + i, output + i, size - i);
+  }
+
+ private:
+  template <class V, class T>
+  TRAINCTL_INLINE static void step(const T* gate, const T* up, T* output, std::int64_t count) {
     typename V::Floats g;
     typename V::Floats u;
-    for (std::int64_t i = 0; i < whole; i += V::kLanes) {
-      load(gate + i, g);
-      load(up + i, u);
-      typename V::Floats s = g;
-      sigmoid<V>(s);
-      const typename V::Floats y = g * s * u;
-      store(y, output + i);
-    }
-    for (std::int64_t i = whole; i < size; ++i) output[i] = gate[i] / (1.0F + std::exp(-gate[i])) * up[i];
+    load_some(gate, count, g);
+    load_some(up, count, u);
+    typename V::Floats s = g;
+    sigmoid<V>(s);
+    const typename V::Floats y = g * s * u;
+    store_some(y, count, output);
   }
 };
 
 /// Computes, in memory order, d gate = dy · up · s (1 + gate (1 - s)) and d up = dy · gate · s, where s =
 /// sigmoid(gate).
 struct SwigluBackward {
-  template <class V>
-  TRAINCTL_INLINE static void run(const float* gate, const float* up, const float* gradient, float* gate_gradient,
-                                  float* up_gradient, std::int64_t size) {
-    const std::int64_t whole = size / V::kLanes * V::kLanes;
+  template <class V, class T>
+  TRAINCTL_INLINE static void run(const T* gate, const T* up, const T* gradient, T* gate_gradient, T* up_gradient,
+                                  std::int64_t size) {
+    std::int64_t i = 0;
+    for (; i + V::kLanes <= size; i += V::kLanes)
+      step<V>(gate + i, up + i, gradient + i, gate_gradient + i, up_gradient + i, V::kLanes);
+    if (i < size) step<V>(gate + i, up + i, gradient + i, gate_gradient + i, up_gradient + i, size - i);
+  }
+
+ private:
+  template <class V, class T>
+  TRAINCTL_INLINE static void step(const T* gate, const T* up, const T* gradient, T* gate_gradient, T* up_gradient,
+                                   std::int64_t count) {
     typename V::Floats g;
     typename V::Floats u;
     typename V::Floats dy;
-    for (std::int64_t i = 0; i < whole; i += V::kLanes) {
-      load(gate + i, g);
-      load(up + i, u);
-      load(gradient + i, dy);
-      typename V::Floats s = g;
-      sigmoid<V>(s);
-      const typename V::Floats dg = dy * u * s * (1.0F + g * (1.0F - s));
-      const typename V::Floats du = dy * g * s;
-      store(dg, gate_gradient + i);
-      store(du, up_gradient + i);
-    }
-    for (std::int64_t i = whole; i < size; ++i) {
-      const float s = 1.0F / (1.0F + std::exp(-gate[i]));
-      gate_gradient[i] = gradient[i] * up[i] * s * (1.0F + gate[i] * (1.0F - s));
-      up_gradient[i] = gradient[i] * gate[i] * s;
-    }
+    load_some(gate, count, g);
+    load_some(up, count, u);
+    load_some(gradient, count, dy);
+    typename V::Floats s = g;
+    sigmoid<V>(s);
+    const typename V::Floats dg = dy * u * s * (1.0F + g * (1.0F - s));
+    const typename V::Floats du = dy * g * s;
+    store_some(dg, count, gate_gradient);
+    store_some(du, count, up_gradient);
   }
 };
+
+template <class T>
+void swiglu_elements(const at::Tensor& gate, const at::Tensor& up, at::Tensor& output) {
+  const T* g = gate.const_data_ptr<T>();
+  const T* u = up.const_data_ptr<T>();
+  T* y = output.mutable_data_ptr<T>();
+  over_ranges(gate.numel(), [&](std::int64_t begin, std::int64_t size) {
+    vectorized<SwigluForward>(g + begin, u + begin, y + begin, size);
+  });
+}
 
 at::Tensor swiglu_on_cpu(const at::Tensor& gate, const at::Tensor& up) {
   at::Tensor output = at::empty_like(gate);
   if (runtime::is_fake(gate)) return output;
-  const auto* g = gate.const_data_ptr<float>();
-  const auto* u = up.const_data_ptr<float>();
-  auto* y = output.mutable_data_ptr<float>();
-  over_ranges(gate.numel(), [&](std::int64_t begin, std::int64_t size) {
-    vectorized<SwigluForward>(g + begin, u + begin, y + begin, size);
-  });
+  gate.scalar_type() == at::kFloat ? swiglu_elements<float>(gate, up, output)
+                                   : swiglu_elements<at::BFloat16>(gate, up, output);
   return output;
+}
+
+template <class T>
+void swiglu_gradients(const at::Tensor& gradient, const at::Tensor& gate, const at::Tensor& up,
+                      at::Tensor& gate_gradient, at::Tensor& up_gradient) {
+  const T* g = gate.const_data_ptr<T>();
+  const T* u = up.const_data_ptr<T>();
+  const T* dy = gradient.const_data_ptr<T>();
+  T* dg = gate_gradient.mutable_data_ptr<T>();
+  T* du = up_gradient.mutable_data_ptr<T>();
+  over_ranges(gradient.numel(), [&](std::int64_t begin, std::int64_t size) {
+    vectorized<SwigluBackward>(g + begin, u + begin, dy + begin, dg + begin, du + begin, size);
+  });
 }
 
 std::tuple<at::Tensor, at::Tensor> swiglu_backward_on_cpu(const at::Tensor& output_gradient, const at::Tensor& gate,
@@ -86,14 +110,8 @@ std::tuple<at::Tensor, at::Tensor> swiglu_backward_on_cpu(const at::Tensor& outp
   at::Tensor gate_gradient = at::empty_like(gate);
   at::Tensor up_gradient = at::empty_like(up);
   if (runtime::is_fake(gradient)) return {gate_gradient, up_gradient};
-  const auto* g = gate.const_data_ptr<float>();
-  const auto* u = up.const_data_ptr<float>();
-  const auto* dy = gradient.const_data_ptr<float>();
-  auto* dg = gate_gradient.mutable_data_ptr<float>();
-  auto* du = up_gradient.mutable_data_ptr<float>();
-  over_ranges(gradient.numel(), [&](std::int64_t begin, std::int64_t size) {
-    vectorized<SwigluBackward>(g + begin, u + begin, dy + begin, dg + begin, du + begin, size);
-  });
+  gate.scalar_type() == at::kFloat ? swiglu_gradients<float>(gradient, gate, up, gate_gradient, up_gradient)
+                                   : swiglu_gradients<at::BFloat16>(gradient, gate, up, gate_gradient, up_gradient);
   return {gate_gradient, up_gradient};
 }
 

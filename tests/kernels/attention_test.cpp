@@ -28,8 +28,9 @@ at::Tensor heads(const Shape& shape, std::int64_t count) {
   return at::randn({shape.batch, shape.tokens, count, shape.size}).transpose(1, 2);
 }
 
-at::Tensor exact(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
-                 Visible visible) {
+/// `factors` [B, H, T, T]: what dropout multiplies the weights by.
+at::Tensor exact(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask, Visible visible,
+                 const at::Tensor& factors = at::ones({1}, at::kDouble)) {
   const std::int64_t group = q.size(1) / k.size(1);
   at::Tensor scores =
       at::matmul(q, k.repeat_interleave(group, 1).transpose(2, 3)).div(std::sqrt(static_cast<double>(q.size(3))));
@@ -37,7 +38,7 @@ at::Tensor exact(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
                           : visible == Visible::all ? at::ones({q.size(2), q.size(2)}, at::kBool)
                                                     : at::ones({q.size(2), q.size(2)}, at::kBool).tril();
   scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
-  const at::Tensor weights = at::softmax(scores, -1).nan_to_num(0);
+  const at::Tensor weights = at::softmax(scores, -1).nan_to_num(0).mul(factors);
   return at::matmul(weights, v.repeat_interleave(group, 1));
 }
 
@@ -46,24 +47,40 @@ double difference(const at::Tensor& actual, const at::Tensor& expected) {
          std::max(1.0, expected.detach().abs().max().item<double>());
 }
 
-void check(const Shape& shape, const at::Tensor& mask, Visible visible) {
-  INFO("batch " << shape.batch << ", heads " << shape.heads << " of " << shape.kv_heads << ", tokens " << shape.tokens
-                << ", size " << shape.size);
-  const std::vector<at::Tensor> inputs{heads(shape, shape.heads).requires_grad_(true),
-                                       heads(shape, shape.kv_heads).requires_grad_(true),
-                                       heads(shape, shape.kv_heads).requires_grad_(true)};
+/// What rounding once to the type may change.
+double tolerance_of(at::ScalarType type) {
+  return type == at::kFloat ? 2e-6 : 0x1p-8;
+}
+
+void check(const Shape& shape, const at::Tensor& mask, Visible visible, at::ScalarType type = at::kFloat,
+           double dropout = 0) {
+  INFO(type << ", dropout " << dropout << ", "
+            << "batch " << shape.batch << ", heads " << shape.heads << " of " << shape.kv_heads << ", tokens "
+            << shape.tokens << ", size " << shape.size);
+  std::vector<at::Tensor> inputs;
+  for (const std::int64_t count : {shape.heads, shape.kv_heads, shape.kv_heads})
+    inputs.push_back(heads(shape, count).to(type).requires_grad_(true));
   std::vector<at::Tensor> doubles;
   for (const at::Tensor& input : inputs) doubles.push_back(input.detach().to(at::kDouble).requires_grad_(true));
   REQUIRE(suits_short_attention(inputs[0], inputs[1], inputs[2], mask));
-  const at::Tensor actual = short_attention(inputs[0], inputs[1], inputs[2], mask, visible);
-  const at::Tensor expected = exact(doubles[0], doubles[1], doubles[2], mask, visible);
-  CHECK(difference(actual, expected) <= 2e-6);
+  const HeadRange range{.first = 3, .of = shape.heads + 5};
+  at::manual_seed(7);
+  const at::Tensor actual =
+      short_attention(inputs[0], inputs[1], inputs[2], mask, visible, {.probability = dropout, .heads = range});
+  at::manual_seed(7);
+  const at::Tensor all = at::ones({shape.batch, shape.heads, shape.tokens, shape.tokens}, at::kDouble);
+  const at::Tensor factors = dropout_attention(all, dropout, range);
+  const at::Tensor expected = exact(doubles[0], doubles[1], doubles[2], mask, visible, factors);
+  CHECK(actual.scalar_type() == type);
+  CHECK(difference(actual, expected) <= tolerance_of(type));
   const at::Tensor cotangent = at::randn_like(actual);
   const auto given = torch::autograd::grad({actual}, inputs, {cotangent});
   const auto wanted = torch::autograd::grad({expected}, doubles, {cotangent.to(at::kDouble)});
   for (std::size_t i = 0; i < given.size(); ++i) {
     INFO("gradient " << i);
-    CHECK(difference(given[i], wanted[i]) <= 2e-6);
+    CHECK(given[i].scalar_type() == type);
+    // The mean of a row's gradients is a sum over d elements of the output, of bf16 each.
+    CHECK(difference(given[i], wanted[i]) <= (type == at::kFloat ? 1 : 4) * tolerance_of(type));
   }
 }
 
@@ -88,6 +105,25 @@ TEST_CASE("attention of short sequences sees what its mask shows, and a query th
   CHECK(short_attention(q, k, k, any, Visible::all).narrow(0, 2, 1).narrow(2, 7, 1).abs().max().item<double>() == 0);
 }
 
+TEST_CASE("attention of short sequences in bf16 is exact but for the rounding of its results", "[kernels]") {
+  at::manual_seed(1);
+  for (const Shape& shape :
+       {Shape{2, 3, 3, 128, 32}, Shape{1, 4, 2, 77, 64}, Shape{3, 6, 1, 17, 16}, Shape{2, 2, 2, 1, 48}})
+    for (const Visible visible : {Visible::all, Visible::up_to_itself})
+      for (const double dropout : {0.0, 0.3}) check(shape, {}, visible, at::kBFloat16, dropout);
+}
+
+TEST_CASE("attention of short sequences drops the weights that dropout of whole attention drops", "[kernels]") {
+  at::manual_seed(1);
+  at::Tensor padding = at::ones({3, 1, 1, 17}, at::kBool);
+  padding.narrow(0, 1, 1).narrow(3, 9, 8).fill_(false);
+  check({3, 6, 1, 17, 16}, padding, Visible::all, at::kFloat, 0.1);
+  for (const Shape& shape :
+       {Shape{2, 3, 3, 128, 32}, Shape{1, 4, 2, 77, 64}, Shape{2, 2, 2, 1, 48}, Shape{1, 1, 1, 512, 64}})
+    for (const Visible visible : {Visible::all, Visible::up_to_itself})
+      for (const double dropout : {0.1, 0.9}) check(shape, {}, visible, at::kFloat, dropout);
+}
+
 TEST_CASE("scores that are huge or not a number stay what they are", "[kernels]") {
   const Shape shape{1, 1, 1, 20, 16};
   const at::Tensor q = heads(shape, 1).mul(1e4);
@@ -107,8 +143,10 @@ TEST_CASE("attention that doesn't suit the loops for short sequences is refused"
   CHECK_FALSE(suits_short_attention(q, q, q, {}));
   const at::Tensor odd = heads({1, 1, 1, 8, 20}, 1);
   CHECK_FALSE(suits_short_attention(odd, odd, odd, {}));
-  const at::Tensor half = heads({1, 1, 1, 8, 16}, 1).to(at::kBFloat16);
+  const at::Tensor half = heads({1, 1, 1, 8, 16}, 1).to(at::kHalf);
   CHECK_FALSE(suits_short_attention(half, half, half, {}));
+  const at::Tensor whole = heads({1, 1, 1, 8, 16}, 1);
+  CHECK_FALSE(suits_short_attention(whole, whole.to(at::kBFloat16), whole, {}));
 }
 
 }  // namespace

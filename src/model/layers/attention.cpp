@@ -94,11 +94,13 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     keys = all.keys;
     values = all.values;
   }
-  if (options.softcap > 0 || context.position_bias.defined() || (options.dropout > 0 && q.is_cpu()))
+  if (options.softcap > 0 || context.position_bias.defined())
     return attend_by_scores(q, keys, values, context, options);
-  if (options.dropout == 0 && kernels::suits_short_attention(q, keys, values, context.mask))
+  if (kernels::suits_short_attention(q, keys, values, context.mask))
     return kernels::short_attention(q, keys, values, context.mask,
-                                    context.is_causal ? kernels::Visible::up_to_itself : kernels::Visible::all);
+                                    context.is_causal ? kernels::Visible::up_to_itself : kernels::Visible::all,
+                                    {.probability = options.dropout, .heads = options.heads});
+  if (options.dropout > 0 && q.is_cpu()) return attend_by_scores(q, keys, values, context, options);
   return at::scaled_dot_product_attention(q, keys, values,
                                           context.mask.defined() ? std::optional(context.mask) : std::nullopt,
                                           options.dropout, context.is_causal, /*scale=*/std::nullopt,

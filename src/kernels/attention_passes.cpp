@@ -1,0 +1,271 @@
+#include "kernels/attention_passes.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "kernels/drop_words.h"
+#include "kernels/tile_product.h"
+#include "kernels/vector_math.h"
+
+namespace trainctl::kernels {
+namespace {
+
+constexpr std::int64_t kBlock = 16;  // queries (or keys) per block; causality skips whole blocks
+
+std::int64_t padded(std::int64_t tokens) {
+  return (tokens + kMaxLanes - 1) / kMaxLanes * kMaxLanes;
+}
+
+/// The heads of a tensor [B, H, T, d], of float or bf16.
+template <class T>
+struct Heads {
+  T* data;
+  std::int64_t batch_stride, head_stride, row_stride;
+  Rows<T> rows(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end) const {
+    return {data + b * batch_stride + h * head_stride + begin * row_stride, row_stride, end - begin};
+  }
+};
+
+template <class T>
+Heads<const T> heads_of(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<T>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
+template <class T>
+Heads<T> writable_heads_of(const at::Tensor& tensor) {
+  return {tensor.mutable_data_ptr<T>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
+
+/// Transposes [T, d] -> [d, padded(T)], with zeros after the last token.
+template <class T>
+void transpose(const Rows<const T>& rows, const AttentionProblem& in, float* columns) {
+  const std::int64_t width = padded(in.tokens);
+  for (std::int64_t begin = 0; begin < width; begin += kBlock)
+    for (std::int64_t i = 0; i < in.size; ++i)
+      for (std::int64_t t = begin; t < begin + kBlock; ++t)
+        columns[i * width + t] = t < in.tokens ? static_cast<float>(rows.data[t * rows.stride + i]) : 0;
+}
+
+/// Computes scores [queries, width] of the query block at `begin` with its visible keys, rounded up to whole vectors.
+void score_block(const AttentionProblem& in, const float* q, std::int64_t begin, const float* keys, float* scores) {
+  const std::int64_t end = std::min(begin + kBlock, in.tokens);
+  const std::int64_t width = padded(in.tokens);
+  tile_product({.data = q + begin * in.size, .row_stride = in.size, .column_stride = 1}, {keys, width}, {scores, width},
+               {.rows = end - begin, .inner = in.size, .columns = padded(in.seen_before(end))}, in.scale,
+               Into::nothing);
+}
+
+void resize(std::vector<float>& values, std::int64_t size) {
+  values.resize(static_cast<std::size_t>(size));
+}
+
+/// Draws the words that decide which weights of a row of scores are dropped.
+class RowsOfDrops {
+ public:
+  explicit RowsOfDrops(const AttentionProblem& in) : in_(in), threshold_(drop_threshold(in.drops.probability)) {}
+
+  /// Valid until the next call.
+  RowDrops operator()(std::int64_t b, std::int64_t h, std::int64_t query, std::int64_t width) {
+    const WeightDrops& drops = in_.drops;
+    if (drops.probability == 0) return {};
+    words_.resize(static_cast<std::size_t>((width + kWordsPerBlock - 1) / kWordsPerBlock * kWordsPerBlock));
+    const std::int64_t all_heads = drops.heads.of == 0 ? in_.heads : drops.heads.of;
+    draw_words(drops.draw.key,
+               {.sample = static_cast<std::uint64_t>(drops.draw.first_sample + b),
+                .row = static_cast<std::uint32_t>(query * all_heads + drops.heads.first + h)},
+               0, width, words_.data());
+    return {.words = words_.data(), .threshold = threshold_, .factor = kept_factor()};
+  }
+  float kept_factor() const { return static_cast<float>(1 / (1 - in_.drops.probability)); }
+
+ private:
+  const AttentionProblem& in_;
+  std::uint32_t threshold_;
+  std::vector<std::uint32_t> words_;
+};
+
+template <class T>
+class Forward {
+ public:
+  Forward(const AttentionProblem& in, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+          const at::Tensor& output, const at::Tensor& log_sums)
+      : in_(in),
+        q_(heads_of<T>(q)),
+        k_(heads_of<T>(k)),
+        v_(heads_of<T>(v)),
+        output_(writable_heads_of<T>(output)),
+        log_sums_(log_sums.mutable_data_ptr<float>()),
+        drops_(in) {}
+
+  /// Computes all query heads that share the key and value head `shared` of sample `b`.
+  void operator()(std::int64_t b, std::int64_t shared) {
+    const std::int64_t width = padded(in_.tokens);
+    resize(keys_, in_.size * width);
+    resize(scores_, kBlock * width);
+    for (std::vector<float>* rows : {&queries_, &values_}) resize(*rows, in_.size * in_.tokens);
+    resize(block_, kBlock * in_.size);
+    transpose(k_.rows(b, shared, 0, in_.tokens), in_, keys_.data());
+    pack_rows(v_.rows(b, shared, 0, in_.tokens), in_.size, values_.data());
+    for (std::int64_t h = shared * in_.group(); h < (shared + 1) * in_.group(); ++h) {
+      pack_rows(q_.rows(b, h, 0, in_.tokens), in_.size, queries_.data());
+      for (std::int64_t begin = 0; begin < in_.tokens; begin += kBlock) attend(b, h, begin);
+    }
+  }
+
+ private:
+  /// Computes the output of the query block at `begin`.
+  void attend(std::int64_t b, std::int64_t h, std::int64_t begin) {
+    const std::int64_t width = padded(in_.tokens), end = std::min(begin + kBlock, in_.tokens);
+    float* log_sums = log_sums_ + (b * in_.heads + h) * in_.tokens;
+    score_block(in_, queries_.data(), begin, keys_.data(), scores_.data());
+    float factors[kBlock];
+    const std::int64_t columns = padded(in_.seen_before(end));
+    for (std::int64_t t = begin; t < end; ++t) {
+      float* row = scores_.data() + (t - begin) * width;
+      const auto [largest, sum] = softmax_row(row, columns, in_.seen_by(b, t));
+      factors[t - begin] = sum == 0 ? 0 : drops_.kept_factor() / sum;
+      if (in_.drops.probability > 0) drop_row(row, columns, drops_(b, h, t, columns));
+      log_sums[t] = sum == 0 ? std::numeric_limits<float>::infinity() : largest + std::log(sum);
+    }
+    tile_product({.data = scores_.data(), .row_stride = width, .column_stride = 1}, {values_.data(), in_.size},
+                 {block_.data(), in_.size}, {.rows = end - begin, .inner = in_.seen_before(end), .columns = in_.size},
+                 1, Into::nothing);
+    unpack_rows(block_.data(), factors, in_.size, output_.rows(b, h, begin, end));
+  }
+
+  const AttentionProblem& in_;
+  Heads<const T> q_, k_, v_;
+  Heads<T> output_;
+  float* log_sums_;                      // [B, H, T]
+  std::vector<float> keys_;              // [d, width]
+  std::vector<float> queries_, values_;  // [T, d]
+  std::vector<float> scores_;            // [kBlock, width]
+  std::vector<float> block_;             // [kBlock, d]: output before it is scaled
+  RowsOfDrops drops_;
+};
+
+template <class T>
+class Backward {
+ public:
+  Backward(const AttentionProblem& in, const AttentionBackwardInputs& from, const AttentionBackwardOutputs& to)
+      : in_(in),
+        q_(heads_of<T>(from.q)),
+        k_(heads_of<T>(from.k)),
+        v_(heads_of<T>(from.v)),
+        output_(heads_of<T>(from.output)),
+        gradient_(heads_of<T>(from.gradient)),
+        log_sums_(from.log_sums.const_data_ptr<float>()),
+        dq_(writable_heads_of<T>(to.q)),
+        dk_(writable_heads_of<T>(to.k)),
+        dv_(writable_heads_of<T>(to.v)),
+        drops_(in) {}
+
+  /// Computes the gradients of all query heads that share the key and value head `shared` of sample `b`.
+  void operator()(std::int64_t b, std::int64_t shared) {
+    const std::int64_t width = padded(in_.tokens);
+    for (std::vector<float>* columns : {&keys_, &values_}) resize(*columns, in_.size * width);
+    for (std::vector<float>* square : {&weights_, &slopes_}) resize(*square, in_.tokens * width);
+    for (std::vector<float>* rows : {&q_rows_, &k_rows_, &gradient_rows_, &dq_rows_, &dk_rows_, &dv_rows_})
+      resize(*rows, in_.size * in_.tokens);
+    resize(means_, in_.tokens);
+    transpose(k_.rows(b, shared, 0, in_.tokens), in_, keys_.data());
+    transpose(v_.rows(b, shared, 0, in_.tokens), in_, values_.data());
+    pack_rows(k_.rows(b, shared, 0, in_.tokens), in_.size, k_rows_.data());
+    const std::int64_t first = shared * in_.group();
+    for (std::int64_t h = first; h < first + in_.group(); ++h) {
+      pack_rows(q_.rows(b, h, 0, in_.tokens), in_.size, q_rows_.data());
+      pack_rows_with_dots(gradient_.rows(b, h, 0, in_.tokens), output_.rows(b, h, 0, in_.tokens), in_.size,
+                          gradient_rows_.data(), means_.data());
+      to_queries(b, h);
+      to_keys(h == first ? Into::nothing : Into::sum);
+    }
+    unpack_rows(dk_rows_.data(), nullptr, in_.size, dk_.rows(b, shared, 0, in_.tokens));
+    unpack_rows(dv_rows_.data(), nullptr, in_.size, dv_.rows(b, shared, 0, in_.tokens));
+  }
+
+ private:
+  /// Computes probabilities and the gradients of scores row by row, then the gradients of the queries.
+  void to_queries(std::int64_t b, std::int64_t h) {
+    const std::int64_t width = padded(in_.tokens);
+    const float* gradient = gradient_rows_.data();
+    const float* log_sums = log_sums_ + (b * in_.heads + h) * in_.tokens;
+    for (std::int64_t begin = 0; begin < in_.tokens; begin += kBlock) {
+      const std::int64_t end = std::min(begin + kBlock, in_.tokens);
+      const std::int64_t columns = padded(in_.seen_before(end));
+      float* weights = weights_.data() + begin * width;
+      float* slopes = slopes_.data() + begin * width;
+      score_block(in_, q_rows_.data(), begin, keys_.data(), weights);
+      tile_product({.data = gradient + begin * in_.size, .row_stride = in_.size, .column_stride = 1},
+                   {values_.data(), width}, {slopes, width},
+                   {.rows = end - begin, .inner = in_.size, .columns = columns}, 1, Into::nothing);
+      for (std::int64_t t = begin; t < end; ++t)
+        softmax_gradient_row(weights + (t - begin) * width, slopes + (t - begin) * width, columns, in_.seen_by(b, t),
+                             {.log_sum = log_sums[t],
+                              .mean = means_[static_cast<std::size_t>(t)],
+                              .scale = in_.scale,
+                              .drops = drops_(b, h, t, columns)});
+      tile_product({.data = slopes, .row_stride = width, .column_stride = 1}, {k_rows_.data(), in_.size},
+                   {dq_rows_.data() + begin * in_.size, in_.size},
+                   {.rows = end - begin, .inner = in_.seen_before(end), .columns = in_.size}, 1, Into::nothing);
+    }
+    unpack_rows(dq_rows_.data(), nullptr, in_.size, dq_.rows(b, h, 0, in_.tokens));
+  }
+
+  void to_keys(Into into) {
+    const std::int64_t width = padded(in_.tokens);
+    for (std::int64_t begin = 0; begin < in_.tokens; begin += kBlock) {
+      const std::int64_t first = in_.first_to_see(begin);
+      const TileShape shape{
+          .rows = std::min(kBlock, in_.tokens - begin), .inner = in_.tokens - first, .columns = in_.size};
+      const std::int64_t corner = first * width + begin;
+      tile_product({.data = weights_.data() + corner, .row_stride = 1, .column_stride = width},
+                   {gradient_rows_.data() + first * in_.size, in_.size}, {dv_rows_.data() + begin * in_.size, in_.size},
+                   shape, 1, into);
+      tile_product({.data = slopes_.data() + corner, .row_stride = 1, .column_stride = width},
+                   {q_rows_.data() + first * in_.size, in_.size}, {dk_rows_.data() + begin * in_.size, in_.size}, shape,
+                   1, into);
+    }
+  }
+
+  const AttentionProblem& in_;
+  Heads<const T> q_, k_, v_, output_, gradient_;
+  const float* log_sums_;
+  Heads<T> dq_, dk_, dv_;
+  std::vector<float> keys_, values_;                    // [d, width]
+  std::vector<float> q_rows_, k_rows_, gradient_rows_;  // [T, d]
+  std::vector<float> dq_rows_, dk_rows_, dv_rows_;      // [T, d]
+  std::vector<float> means_;                            // [T]: Σ output × its gradient
+  std::vector<float> weights_, slopes_;                 // [T, width]: probabilities, gradients of scores
+  RowsOfDrops drops_;
+};
+
+/// Calls `pass` for each sample and key head; each thread has a copy of `pass`.
+template <class Pass>
+void over_heads(const AttentionProblem& in, const Pass& pass) {
+  at::parallel_for(0, in.batch * in.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    Pass own = pass;
+    for (std::int64_t i = begin; i < end; ++i) own(i / in.kv_heads, i % in.kv_heads);
+  });
+}
+
+}  // namespace
+
+void attention_forward(const AttentionProblem& problem, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       at::Tensor& output, at::Tensor& log_sums) {
+  if (q.scalar_type() == at::kFloat)
+    over_heads(problem, Forward<float>(problem, q, k, v, output, log_sums));
+  else
+    over_heads(problem, Forward<at::BFloat16>(problem, q, k, v, output, log_sums));
+}
+
+void attention_backward(const AttentionProblem& problem, const AttentionBackwardInputs& from,
+                        const AttentionBackwardOutputs& to) {
+  if (from.q.scalar_type() == at::kFloat)
+    over_heads(problem, Backward<float>(problem, from, to));
+  else
+    over_heads(problem, Backward<at::BFloat16>(problem, from, to));
+}
+
+}  // namespace trainctl::kernels
