@@ -11,10 +11,13 @@
 
 #include "amp/config.h"
 #include "kernels/float8_linear.h"
+#include "machine/cpu.h"
 #include "runtime/state.h"
 
 namespace trainctl::amp {
 
+/// What makes the precision slow on a CPU with these features: "" when nothing does.
+std::string slow_on_cpu(Precision mode, const machine::CpuFeatures& features, bool is_intel);
 /// Facts of this machine that make the precision slow: "" when there are none. tf32 on a CPU is an Error.
 std::string precision_warning(const AmpConfig& config, c10::Device device);
 

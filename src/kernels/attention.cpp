@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -13,6 +14,7 @@
 #include "kernels/attention_passes.h"
 #include "kernels/portable.h"
 #include "kernels/vector_math.h"
+#include "machine/cpu.h"
 #include "runtime/fake_tensor.h"
 
 namespace trainctl::kernels {
@@ -22,6 +24,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kLongest = 512;  // tokens; the backward pass holds a head's probabilities and their gradients
+
 /// Allocates [B, H, T, d] whose memory is dense in the order [B, T, H, d].
 at::Tensor empty_heads(const at::Tensor& like) {
   return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
@@ -63,38 +66,93 @@ TORCH_LIBRARY_IMPL(trainctl, Meta, library) {
   library.impl("short_attention", &run_forward);
 }
 
+/// What a call takes beside q, k and v.
+struct AttentionChoice {
+  std::optional<at::Tensor> mask;
+  bool causal;
+  WeightDrops drops;
+};
+/// Heads [B, H, T, d], or gradients of them.
+struct QueriesKeysValues {
+  at::Tensor q, k, v;
+};
+
+/// Computes the output, and saves what the backward pass needs: `inputs` first.
+at::Tensor run_and_save(AutogradContext* context, const QueriesKeysValues& heads, variable_list inputs,
+                        const AttentionChoice& choice) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("trainctl::short_attention", "").typed<decltype(run_forward)>();
+  const std::vector<std::int64_t> place = place_of(choice.drops);
+  const auto [output, log_sums] =
+      op.call(heads.q, heads.k, heads.v, choice.mask, choice.causal, choice.drops.probability, place);
+  for (const at::Tensor& tensor : {output, log_sums, choice.mask.value_or(at::Tensor())}) inputs.push_back(tensor);
+  context->save_for_backward(std::move(inputs));
+  context->saved_data["causal"] = choice.causal;
+  context->saved_data["dropout"] = choice.drops.probability;
+  context->saved_data["place"] = place;
+  return output;
+}
+
+/// `saved`: the output, the logarithms of the sums and the mask.
+void run_backward(AutogradContext* context, const QueriesKeysValues& heads, const at::Tensor* saved,
+                  const at::Tensor& given, const QueriesKeysValues& to) {
+  RECORD_FUNCTION("trainctl::short_attention_backward", std::vector<c10::IValue>({heads.q, heads.k, heads.v}));
+  if (runtime::is_fake(heads.q)) return;
+  const at::Tensor gradient = given.stride(3) == 1 ? given : given.contiguous();
+  const AttentionProblem problem(
+      heads.q, heads.k, saved[2], context->saved_data["causal"].toBool() ? Visible::up_to_itself : Visible::all,
+      drops_at(context->saved_data["dropout"].toDouble(), context->saved_data["place"].toIntVector()));
+  attention_backward(
+      problem,
+      {.q = heads.q, .k = heads.k, .v = heads.v, .output = saved[0], .log_sums = saved[1], .gradient = gradient},
+      {.q = to.q, .k = to.k, .v = to.v});
+}
+
 struct ShortAttention final : torch::autograd::Function<ShortAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const std::optional<at::Tensor>& mask, bool causal, const WeightDrops& drops) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow("trainctl::short_attention", "").typed<decltype(run_forward)>();
-    const std::vector<std::int64_t> place = place_of(drops);
-    auto [output, log_sums] = op.call(q, k, v, mask, causal, drops.probability, place);
-    context->save_for_backward({q, k, v, mask.value_or(at::Tensor()), output, log_sums});
-    context->saved_data["causal"] = causal;
-    context->saved_data["dropout"] = drops.probability;
-    context->saved_data["place"] = place;
-    return output;
+                            const AttentionChoice& choice) {
+    return run_and_save(context, {q, k, v}, {q, k, v}, choice);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const variable_list saved = context->get_saved_variables();
-    RECORD_FUNCTION("trainctl::short_attention_backward", std::vector<c10::IValue>({saved[0], saved[1], saved[2]}));
-    const at::Tensor& given = output_gradients[0];
-    const at::Tensor gradient = given.stride(3) == 1 ? given : given.contiguous();
-    const AttentionBackwardOutputs gradients{empty_heads(saved[0]), empty_heads(saved[1]), empty_heads(saved[2])};
-    const variable_list results{gradients.q, gradients.k, gradients.v, at::Tensor(), at::Tensor(), at::Tensor()};
-    if (runtime::is_fake(saved[0])) return results;
-    const AttentionProblem problem(
-        saved[0], saved[1], saved[3], context->saved_data["causal"].toBool() ? Visible::up_to_itself : Visible::all,
-        drops_at(context->saved_data["dropout"].toDouble(), context->saved_data["place"].toIntVector()));
-    attention_backward(
-        problem,
-        {.q = saved[0], .k = saved[1], .v = saved[2], .output = saved[4], .log_sums = saved[5], .gradient = gradient},
-        gradients);
-    return results;
+    const QueriesKeysValues to{empty_heads(saved[0]), empty_heads(saved[1]), empty_heads(saved[2])};
+    run_backward(context, {saved[0], saved[1], saved[2]}, &saved[3], output_gradients[0], to);
+    return {to.q, to.k, to.v, at::Tensor()};
   }
 };
+
+QueriesKeysValues heads_of_joined(const at::Tensor& joined, std::int64_t num_heads) {
+  const at::Tensor parts = joined.unflatten(-1, {3, num_heads, joined.size(-1) / (3 * num_heads)});
+  const auto part = [&](std::int64_t index) { return parts.select(2, index).transpose(1, 2); };
+  return {part(0), part(1), part(2)};
+}
+
+struct JoinedShortAttention final : torch::autograd::Function<JoinedShortAttention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& joined, std::int64_t num_heads,
+                            const AttentionChoice& choice) {
+    context->saved_data["heads"] = num_heads;
+    return run_and_save(context, heads_of_joined(joined, num_heads), {joined}, choice);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const std::int64_t num_heads = context->saved_data["heads"].toInt();
+    const at::Tensor gradient = at::empty(saved[0].sizes(), saved[0].options());
+    run_backward(context, heads_of_joined(saved[0], num_heads), &saved[1], output_gradients[0],
+                 heads_of_joined(gradient, num_heads));
+    return {gradient, at::Tensor(), at::Tensor()};
+  }
+};
+
+AttentionChoice choice_of(const at::Tensor& mask, Visible visible, const AttentionDropout& dropout) {
+  core::ensure(dropout.probability >= 0 && dropout.probability < 1, "short_attention takes a probability in [0, 1)");
+  WeightDrops drops{.probability = dropout.probability, .heads = dropout.heads};
+  if (dropout.probability > 0) drops.draw = next_draw();
+  return {.mask = mask.defined() ? std::optional(mask) : std::nullopt,
+          .causal = visible == Visible::up_to_itself,
+          .drops = drops};
+}
 
 bool suits(const at::Tensor& heads) {
   const at::ScalarType type = heads.scalar_type();
@@ -111,14 +169,25 @@ bool suits_short_attention(const at::Tensor& q, const at::Tensor& k, const at::T
                               mask.size(3) == k.size(2) && mask.stride(3) == 1));
 }
 
+bool short_attention_is_faster(const at::Tensor& q, Visible visible) {
+  if (q.scalar_type() != at::kBFloat16 || !machine::onednn_features().amx_bf16) return true;
+  if (!at::GradMode::is_enabled() || !q.requires_grad()) return false;
+  constexpr std::int64_t kFewTokens = 256;
+  return visible == Visible::up_to_itself || q.size(2) <= kFewTokens;
+}
+
 at::Tensor short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
                            Visible visible, const AttentionDropout& dropout) {
   core::ensure(suits_short_attention(q, k, v, mask), "short_attention was given what it doesn't take");
-  core::ensure(dropout.probability >= 0 && dropout.probability < 1, "short_attention takes a probability in [0, 1)");
-  WeightDrops drops{.probability = dropout.probability, .heads = dropout.heads};
-  if (dropout.probability > 0) drops.draw = next_draw();
-  return ShortAttention::apply(q, k, v, mask.defined() ? std::optional(mask) : std::nullopt,
-                               visible == Visible::up_to_itself, drops);
+  return ShortAttention::apply(q, k, v, choice_of(mask, visible, dropout));
+}
+
+at::Tensor short_attention(const at::Tensor& joined, std::int64_t num_heads, const at::Tensor& mask, Visible visible,
+                           const AttentionDropout& dropout) {
+  const QueriesKeysValues heads = heads_of_joined(joined, num_heads);
+  core::ensure(suits_short_attention(heads.q, heads.k, heads.v, mask),
+               "short_attention was given what it doesn't take");
+  return JoinedShortAttention::apply(joined, num_heads, choice_of(mask, visible, dropout));
 }
 
 }  // namespace trainctl::kernels

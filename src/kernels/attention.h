@@ -10,10 +10,15 @@ namespace trainctl::kernels {
 enum class Visible { all, up_to_itself };
 
 /// Returns whether short_attention() takes these tensors, and no PortableOperators are wanted. It takes floats or
-/// bf16 on the CPU, at most 512 tokens, as many queries as keys, and heads of a multiple of 16 dense values.
+/// bf16 on the CPU, and as many queries as keys, at most 512. Heads are of a multiple of 16 dense values.
 bool suits_short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask);
 
-/// Of attention weights, as dropout_attention() drops them.
+/// Returns whether short_attention() is faster than LibTorch's attention for tensors that it takes. LibTorch multiplies
+/// bf16 by AMX, where there is that. It is faster then if nobody wants a gradient, and where over 256 tokens all see
+/// each other.
+bool short_attention_is_faster(const at::Tensor& q, Visible visible);
+
+/// Attention weights are dropped as dropout_attention() drops them.
 struct AttentionDropout {
   double probability = 0;
   HeadRange heads{};
@@ -25,5 +30,9 @@ struct AttentionDropout {
 /// (https://arxiv.org/abs/2307.08691), but whole rows of scores.
 at::Tensor short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
                            Visible visible, const AttentionDropout& dropout = {});
+
+/// Does the same for queries, keys and values side by side, [B, T, 3 H d]. So is their gradient.
+at::Tensor short_attention(const at::Tensor& joined, std::int64_t num_heads, const at::Tensor& mask, Visible visible,
+                           const AttentionDropout& dropout = {});
 
 }  // namespace trainctl::kernels

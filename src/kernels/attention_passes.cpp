@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/drop_words.h"
@@ -38,23 +39,45 @@ Heads<T> writable_heads_of(const at::Tensor& tensor) {
   return {tensor.mutable_data_ptr<T>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
 }
 
-/// Transposes [T, d] -> [d, padded(T)], with zeros after the last token.
-template <class T>
-void transpose(const Rows<const T>& rows, const AttentionProblem& in, float* columns) {
+/// Transposes dense rows [T, d] -> [d, padded(T)], with zeros after the last token.
+void transpose(const float* rows, const AttentionProblem& in, float* columns) {
   const std::int64_t width = padded(in.tokens);
-  for (std::int64_t begin = 0; begin < width; begin += kBlock)
-    for (std::int64_t i = 0; i < in.size; ++i)
-      for (std::int64_t t = begin; t < begin + kBlock; ++t)
-        columns[i * width + t] = t < in.tokens ? static_cast<float>(rows.data[t * rows.stride + i]) : 0;
+  for (std::int64_t t = 0; t < in.tokens; ++t)
+    for (std::int64_t i = 0; i < in.size; ++i) columns[i * width + t] = rows[t * in.size + i];
+  for (std::int64_t i = 0; i < in.size; ++i)
+    std::fill(columns + i * width + in.tokens, columns + (i + 1) * width, 0.0F);
 }
 
 /// Computes scores [queries, width] of the query block at `begin` with its visible keys, rounded up to whole vectors.
-void score_block(const AttentionProblem& in, const float* q, std::int64_t begin, const float* keys, float* scores) {
+void score_block(const AttentionProblem& in, const Rows<const float>& q, std::int64_t begin, const float* keys,
+                 float* scores) {
   const std::int64_t end = std::min(begin + kBlock, in.tokens);
   const std::int64_t width = padded(in.tokens);
-  tile_product({.data = q + begin * in.size, .row_stride = in.size, .column_stride = 1}, {keys, width}, {scores, width},
-               {.rows = end - begin, .inner = in.size, .columns = padded(in.seen_before(end))}, in.scale,
-               Into::nothing);
+  tile_product({.data = q.data + begin * q.stride, .row_stride = q.stride, .column_stride = 1}, {keys, width},
+               {scores, width}, {.rows = end - begin, .inner = in.size, .columns = padded(in.seen_before(end))},
+               in.scale, Into::nothing);
+}
+
+/// Returns the rows if they are floats, or else dense copies in `room`.
+template <class T>
+Rows<const float> as_floats(const Rows<const T>& rows, std::int64_t size, float* room) {
+  if constexpr (std::is_same_v<T, float>) return rows;
+  pack_rows(rows, size, room);
+  return {room, size, rows.count};
+}
+/// Returns where results are computed: in the rows themselves if they are floats, or else in `room`.
+template <class T>
+Rows<float> floats_for(const Rows<T>& rows, std::int64_t size, float* room) {
+  if constexpr (std::is_same_v<T, float>)
+    return rows;
+  else
+    return {room, size, rows.count};
+}
+/// Writes results from there.
+template <class T>
+void finish(const Rows<float>& results, std::int64_t size, const Rows<T>& rows) {
+  if constexpr (!std::is_same_v<T, float>)
+    write_rows({results.data, results.stride, results.count}, nullptr, size, rows);
 }
 
 void resize(std::vector<float>& values, std::int64_t size) {
@@ -104,22 +127,23 @@ class Forward {
     const std::int64_t width = padded(in_.tokens);
     resize(keys_, in_.size * width);
     resize(scores_, kBlock * width);
-    for (std::vector<float>* rows : {&queries_, &values_}) resize(*rows, in_.size * in_.tokens);
+    for (std::vector<float>* rows : {&rows_, &values_}) resize(*rows, in_.size * in_.tokens);
     resize(block_, kBlock * in_.size);
-    transpose(k_.rows(b, shared, 0, in_.tokens), in_, keys_.data());
+    pack_rows(k_.rows(b, shared, 0, in_.tokens), in_.size, rows_.data());
+    transpose(rows_.data(), in_, keys_.data());
     pack_rows(v_.rows(b, shared, 0, in_.tokens), in_.size, values_.data());
     for (std::int64_t h = shared * in_.group(); h < (shared + 1) * in_.group(); ++h) {
-      pack_rows(q_.rows(b, h, 0, in_.tokens), in_.size, queries_.data());
-      for (std::int64_t begin = 0; begin < in_.tokens; begin += kBlock) attend(b, h, begin);
+      const Rows<const float> queries = as_floats(q_.rows(b, h, 0, in_.tokens), in_.size, rows_.data());
+      for (std::int64_t begin = 0; begin < in_.tokens; begin += kBlock) attend(b, h, queries, begin);
     }
   }
 
  private:
   /// Computes the output of the query block at `begin`.
-  void attend(std::int64_t b, std::int64_t h, std::int64_t begin) {
+  void attend(std::int64_t b, std::int64_t h, const Rows<const float>& queries, std::int64_t begin) {
     const std::int64_t width = padded(in_.tokens), end = std::min(begin + kBlock, in_.tokens);
     float* log_sums = log_sums_ + (b * in_.heads + h) * in_.tokens;
-    score_block(in_, queries_.data(), begin, keys_.data(), scores_.data());
+    score_block(in_, queries, begin, keys_.data(), scores_.data());
     float factors[kBlock];
     const std::int64_t columns = padded(in_.seen_before(end));
     for (std::int64_t t = begin; t < end; ++t) {
@@ -129,20 +153,22 @@ class Forward {
       if (in_.drops.probability > 0) drop_row(row, columns, drops_(b, h, t, columns));
       log_sums[t] = sum == 0 ? std::numeric_limits<float>::infinity() : largest + std::log(sum);
     }
+    const Rows<T> output = output_.rows(b, h, begin, end);
+    const Rows<float> sums = floats_for(output, in_.size, block_.data());
     tile_product({.data = scores_.data(), .row_stride = width, .column_stride = 1}, {values_.data(), in_.size},
-                 {block_.data(), in_.size}, {.rows = end - begin, .inner = in_.seen_before(end), .columns = in_.size},
-                 1, Into::nothing);
-    unpack_rows(block_.data(), factors, in_.size, output_.rows(b, h, begin, end));
+                 {sums.data, sums.stride}, {.rows = end - begin, .inner = in_.seen_before(end), .columns = in_.size}, 1,
+                 Into::nothing);
+    write_rows({sums.data, sums.stride, sums.count}, factors, in_.size, output);
   }
 
   const AttentionProblem& in_;
   Heads<const T> q_, k_, v_;
   Heads<T> output_;
-  float* log_sums_;                      // [B, H, T]
-  std::vector<float> keys_;              // [d, width]
-  std::vector<float> queries_, values_;  // [T, d]
-  std::vector<float> scores_;            // [kBlock, width]
-  std::vector<float> block_;             // [kBlock, d]: output before it is scaled
+  float* log_sums_;                   // [B, H, T]
+  std::vector<float> keys_;           // [d, width]
+  std::vector<float> rows_, values_;  // [T, d]; rows_: of keys, then of queries
+  std::vector<float> scores_;         // [kBlock, width]
+  std::vector<float> block_;          // [kBlock, d]: output before it is scaled
   RowsOfDrops drops_;
 };
 
@@ -170,24 +196,31 @@ class Backward {
     for (std::vector<float>* rows : {&q_rows_, &k_rows_, &gradient_rows_, &dq_rows_, &dk_rows_, &dv_rows_})
       resize(*rows, in_.size * in_.tokens);
     resize(means_, in_.tokens);
-    transpose(k_.rows(b, shared, 0, in_.tokens), in_, keys_.data());
-    transpose(v_.rows(b, shared, 0, in_.tokens), in_, values_.data());
+    pack_rows(v_.rows(b, shared, 0, in_.tokens), in_.size, k_rows_.data());
+    transpose(k_rows_.data(), in_, values_.data());
     pack_rows(k_.rows(b, shared, 0, in_.tokens), in_.size, k_rows_.data());
+    transpose(k_rows_.data(), in_, keys_.data());
+    const Rows<T> dk = dk_.rows(b, shared, 0, in_.tokens), dv = dv_.rows(b, shared, 0, in_.tokens);
+    const Rows<float> keys = floats_for(dk, in_.size, dk_rows_.data());
+    const Rows<float> values = floats_for(dv, in_.size, dv_rows_.data());
     const std::int64_t first = shared * in_.group();
     for (std::int64_t h = first; h < first + in_.group(); ++h) {
       pack_rows(q_.rows(b, h, 0, in_.tokens), in_.size, q_rows_.data());
       pack_rows_with_dots(gradient_.rows(b, h, 0, in_.tokens), output_.rows(b, h, 0, in_.tokens), in_.size,
                           gradient_rows_.data(), means_.data());
-      to_queries(b, h);
-      to_keys(h == first ? Into::nothing : Into::sum);
+      const Rows<T> dq = dq_.rows(b, h, 0, in_.tokens);
+      const Rows<float> queries = floats_for(dq, in_.size, dq_rows_.data());
+      to_queries(b, h, queries);
+      finish(queries, in_.size, dq);
+      to_keys(keys, values, h == first ? Into::nothing : Into::sum);
     }
-    unpack_rows(dk_rows_.data(), nullptr, in_.size, dk_.rows(b, shared, 0, in_.tokens));
-    unpack_rows(dv_rows_.data(), nullptr, in_.size, dv_.rows(b, shared, 0, in_.tokens));
+    finish(keys, in_.size, dk);
+    finish(values, in_.size, dv);
   }
 
  private:
   /// Computes probabilities and the gradients of scores row by row, then the gradients of the queries.
-  void to_queries(std::int64_t b, std::int64_t h) {
+  void to_queries(std::int64_t b, std::int64_t h, const Rows<float>& to) {
     const std::int64_t width = padded(in_.tokens);
     const float* gradient = gradient_rows_.data();
     const float* log_sums = log_sums_ + (b * in_.heads + h) * in_.tokens;
@@ -196,7 +229,7 @@ class Backward {
       const std::int64_t columns = padded(in_.seen_before(end));
       float* weights = weights_.data() + begin * width;
       float* slopes = slopes_.data() + begin * width;
-      score_block(in_, q_rows_.data(), begin, keys_.data(), weights);
+      score_block(in_, {q_rows_.data(), in_.size, in_.tokens}, begin, keys_.data(), weights);
       tile_product({.data = gradient + begin * in_.size, .row_stride = in_.size, .column_stride = 1},
                    {values_.data(), width}, {slopes, width},
                    {.rows = end - begin, .inner = in_.size, .columns = columns}, 1, Into::nothing);
@@ -207,13 +240,12 @@ class Backward {
                               .scale = in_.scale,
                               .drops = drops_(b, h, t, columns)});
       tile_product({.data = slopes, .row_stride = width, .column_stride = 1}, {k_rows_.data(), in_.size},
-                   {dq_rows_.data() + begin * in_.size, in_.size},
+                   {to.data + begin * to.stride, to.stride},
                    {.rows = end - begin, .inner = in_.seen_before(end), .columns = in_.size}, 1, Into::nothing);
     }
-    unpack_rows(dq_rows_.data(), nullptr, in_.size, dq_.rows(b, h, 0, in_.tokens));
   }
 
-  void to_keys(Into into) {
+  void to_keys(const Rows<float>& keys, const Rows<float>& values, Into into) {
     const std::int64_t width = padded(in_.tokens);
     for (std::int64_t begin = 0; begin < in_.tokens; begin += kBlock) {
       const std::int64_t first = in_.first_to_see(begin);
@@ -221,10 +253,10 @@ class Backward {
           .rows = std::min(kBlock, in_.tokens - begin), .inner = in_.tokens - first, .columns = in_.size};
       const std::int64_t corner = first * width + begin;
       tile_product({.data = weights_.data() + corner, .row_stride = 1, .column_stride = width},
-                   {gradient_rows_.data() + first * in_.size, in_.size}, {dv_rows_.data() + begin * in_.size, in_.size},
-                   shape, 1, into);
+                   {gradient_rows_.data() + first * in_.size, in_.size},
+                   {values.data + begin * values.stride, values.stride}, shape, 1, into);
       tile_product({.data = slopes_.data() + corner, .row_stride = 1, .column_stride = width},
-                   {q_rows_.data() + first * in_.size, in_.size}, {dk_rows_.data() + begin * in_.size, in_.size}, shape,
+                   {q_rows_.data() + first * in_.size, in_.size}, {keys.data + begin * keys.stride, keys.stride}, shape,
                    1, into);
     }
   }

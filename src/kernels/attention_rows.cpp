@@ -141,14 +141,14 @@ struct PackWithDots {
   }
 };
 
-struct Unpack {
+struct Write {
   template <class V, class T>
-  TRAINCTL_INLINE static void run(const float* packed, const float* factors, std::int64_t size, Rows<T> rows) {
+  TRAINCTL_INLINE static void run(Rows<const float> from, const float* factors, std::int64_t size, Rows<T> rows) {
     typename V::Floats x;
     for (std::int64_t t = 0; t < rows.count; ++t) {
       const float factor = factors != nullptr ? factors[t] : 1;
       for (std::int64_t i = 0; i < size; i += V::kLanes) {
-        load(packed + t * size + i, x);
+        load(from.data + t * from.stride + i, x);
         x *= factor;
         store(x, rows.data + t * rows.stride + i);
       }
@@ -181,8 +181,8 @@ void pack_rows_with_dots(const Rows<const T>& rows, const Rows<const T>& others,
   vectorized<PackWithDots>(rows, others, size, packed, dots);
 }
 template <class T>
-void unpack_rows(const float* packed, const float* factors, std::int64_t size, const Rows<T>& rows) {
-  vectorized<Unpack>(packed, factors, size, rows);
+void write_rows(const Rows<const float>& from, const float* factors, std::int64_t size, const Rows<T>& rows) {
+  vectorized<Write>(from, factors, size, rows);
 }
 
 template void pack_rows(const Rows<const float>&, std::int64_t, float*);
@@ -190,7 +190,7 @@ template void pack_rows(const Rows<const at::BFloat16>&, std::int64_t, float*);
 template void pack_rows_with_dots(const Rows<const float>&, const Rows<const float>&, std::int64_t, float*, float*);
 template void pack_rows_with_dots(const Rows<const at::BFloat16>&, const Rows<const at::BFloat16>&, std::int64_t,
                                   float*, float*);
-template void unpack_rows(const float*, const float*, std::int64_t, const Rows<float>&);
-template void unpack_rows(const float*, const float*, std::int64_t, const Rows<at::BFloat16>&);
+template void write_rows(const Rows<const float>&, const float*, std::int64_t, const Rows<float>&);
+template void write_rows(const Rows<const float>&, const float*, std::int64_t, const Rows<at::BFloat16>&);
 
 }  // namespace trainctl::kernels

@@ -54,8 +54,8 @@ void pack_rows(const Rows<const T>& rows, std::int64_t size, float* packed);
 template <class T>
 void pack_rows_with_dots(const Rows<const T>& rows, const Rows<const T>& others, std::int64_t size, float* packed,
                          float* dots);
-/// Copies dense rows back, each multiplied by its factor, or by 1 if there are none.
+/// Copies rows of floats, each multiplied by its factor, or by 1 if there are none. `rows` may be `from` itself.
 template <class T>
-void unpack_rows(const float* packed, const float* factors, std::int64_t size, const Rows<T>& rows);
+void write_rows(const Rows<const float>& from, const float* factors, std::int64_t size, const Rows<T>& rows);
 
 }  // namespace trainctl::kernels

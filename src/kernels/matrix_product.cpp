@@ -127,8 +127,7 @@ struct OneDnnLinearFunction final : torch::autograd::Function<OneDnnLinearFuncti
 
 ProductLibrary product_library() {
 #if defined(__x86_64__)
-  static const bool is_intel = __builtin_cpu_is("intel") != 0;
-  return is_intel ? ProductLibrary::mkl : ProductLibrary::onednn;
+  return machine::is_intel() ? ProductLibrary::mkl : ProductLibrary::onednn;
 #else
   return ProductLibrary::mkl;
 #endif

@@ -221,6 +221,15 @@ bool multiplies_fp16(const CpuFeatures& features) {
   return features.avx512_fp16 || features.amx_fp16;
 }
 
+bool is_intel() {
+#if defined(__x86_64__)
+  static const bool is_intel = __builtin_cpu_is("intel") != 0;
+  return is_intel;
+#else
+  return false;
+#endif
+}
+
 std::string cpu_name() {
   std::string name(core::trimmed(brand_string()));
   if (name.empty()) name = value_of_key(text_or_empty("/proc/cpuinfo"), "model name");

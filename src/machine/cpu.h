@@ -77,6 +77,9 @@ std::string onednn_isa(const CpuFeatures& features);
 bool multiplies_bf16(const CpuFeatures& features);
 bool multiplies_fp16(const CpuFeatures& features);
 
+/// Whether Intel made the processor. Its libraries and its instructions' speeds differ from others'.
+bool is_intel();
+
 /// Returns the processor's name, for instance "AMD EPYC", or "unknown CPU".
 std::string cpu_name();
 

@@ -49,10 +49,9 @@ class Gpt2SelfAttention final : public SequenceLayer {
         attention_dropout_(config.attention_dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
-    const std::vector<at::Tensor> qkv = qkv_.forward(enter_split_layer(input, ranks_)).chunk(3, -1);
     const at::Tensor heads =
-        attend(split_heads(qkv[0], num_heads_), split_heads(qkv[1], num_heads_), split_heads(qkv[2], num_heads_),
-               context, {.layer = index_, .dropout = is_training() ? attention_dropout_ : 0, .heads = heads_});
+        attend(qkv_.forward(enter_split_layer(input, ranks_)), num_heads_, context,
+               {.layer = index_, .dropout = is_training() ? attention_dropout_ : 0, .heads = heads_});
     return dropout_.forward(output_.forward(merge_heads(heads)));
   }
   void split(const TensorRanksPtr& ranks) override {

@@ -123,10 +123,8 @@ class VitTransformerBlock final : public SequenceLayer {
 
  private:
   at::Tensor attention(const at::Tensor& input, const SequenceContext& context) {
-    const std::vector<at::Tensor> qkv = qkv_.forward(enter_split_layer(input, ranks_)).chunk(3, -1);
-    const at::Tensor heads =
-        attend(split_heads(qkv[0], num_heads_), split_heads(qkv[1], num_heads_), split_heads(qkv[2], num_heads_),
-               context, {.dropout = is_training() ? attention_dropout_ : 0, .heads = heads_});
+    const at::Tensor heads = attend(qkv_.forward(enter_split_layer(input, ranks_)), num_heads_, context,
+                                    {.dropout = is_training() ? attention_dropout_ : 0, .heads = heads_});
     return dropout_.forward(projection_.forward(merge_heads(heads)));
   }
   at::Tensor feed_forward(const at::Tensor& input) {

@@ -140,9 +140,18 @@ TEST_CASE("tf32 is refused on a CPU, and emulated types are announced", "[amp]")
   CHECK(precision_warning({.mode = Precision::fp32, .loss_scaling = {}}, at::kCPU).empty());
   CHECK(precision_warning({.mode = Precision::bf16, .loss_scaling = {}}, c10::Device(at::kCUDA, 0)).empty());
   for (const Precision mode : {Precision::bf16, Precision::fp16, Precision::fp8}) {
-    const std::string warning = precision_warning({.mode = mode, .loss_scaling = {}}, at::kCPU);
-    if (!warning.empty()) CHECK_THAT(warning, Catch::Contains("emulated") && Catch::Contains("fp32"));
+    CHECK(precision_warning({.mode = mode, .loss_scaling = {}}, at::kCPU) ==
+          slow_on_cpu(mode, machine::onednn_features(), machine::is_intel()));
+    CHECK_THAT(slow_on_cpu(mode, {.avx512f = true}, true), Catch::Contains("emulated") && Catch::Contains("fp32"));
   }
+}
+
+TEST_CASE("bf16 without AMX is announced as slow on Intel's processors", "[amp]") {
+  CHECK_THAT(slow_on_cpu(Precision::bf16, {.avx512_bf16 = true}, true),
+             Catch::Contains("without AMX") && Catch::Contains("fp32"));
+  CHECK(slow_on_cpu(Precision::bf16, {.avx512_bf16 = true}, false).empty());
+  CHECK(slow_on_cpu(Precision::bf16, {.avx512_bf16 = true, .amx_bf16 = true}, true).empty());
+  CHECK(slow_on_cpu(Precision::fp32, {}, true).empty());
 }
 
 TEST_CASE("tf32 is allowed where it is asked for, and forbidden elsewhere", "[amp]") {

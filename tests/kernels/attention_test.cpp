@@ -16,6 +16,8 @@
 #include <cmath>
 #include <limits>
 
+#include "machine/cpu.h"
+
 namespace trainctl::kernels {
 namespace {
 
@@ -124,6 +126,24 @@ TEST_CASE("attention of short sequences drops the weights that dropout of whole 
       for (const double dropout : {0.1, 0.9}) check(shape, {}, visible, at::kFloat, dropout);
 }
 
+TEST_CASE("attention of queries, keys and values side by side is that of each, and so is its gradient", "[kernels]") {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor joined = at::randn({2, 37, 3 * 4 * 16}).to(type).requires_grad_(true);
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& part : joined.chunk(3, -1)) parts.push_back(part.unflatten(-1, {4, 16}).transpose(1, 2));
+    const auto run = [&](bool together) {
+      at::manual_seed(7);
+      return together ? short_attention(joined, 4, {}, Visible::up_to_itself, {.probability = 0.1})
+                      : short_attention(parts[0], parts[1], parts[2], {}, Visible::up_to_itself, {.probability = 0.1});
+    };
+    const at::Tensor whole = run(true), each = run(false);
+    CHECK(whole.equal(each));
+    const at::Tensor cotangent = at::randn_like(whole);
+    CHECK(torch::autograd::grad({whole}, {joined}, {cotangent})[0].equal(
+        torch::autograd::grad({each}, {joined}, {cotangent})[0]));
+  }
+}
+
 TEST_CASE("scores that are huge or not a number stay what they are", "[kernels]") {
   const Shape shape{1, 1, 1, 20, 16};
   const at::Tensor q = heads(shape, 1).mul(1e4);
@@ -136,6 +156,16 @@ TEST_CASE("scores that are huge or not a number stay what they are", "[kernels]"
   const at::Tensor output = short_attention(q, poisoned, v, {}, Visible::up_to_itself);
   CHECK(output.narrow(2, 0, 5).isfinite().all().item<bool>());
   CHECK(output.narrow(2, 5, 15).isnan().all().item<bool>());
+}
+
+TEST_CASE("LibTorch's attention is left what it computes faster by AMX", "[kernels]") {
+  const bool has_amx = machine::onednn_features().amx_bf16;
+  const at::Tensor few = heads({1, 1, 1, 256, 16}, 1), many = heads({1, 1, 1, 257, 16}, 1);
+  for (const at::Tensor& floats : {few, many}) CHECK(short_attention_is_faster(floats, Visible::all));
+  CHECK(short_attention_is_faster(few.to(at::kBFloat16), Visible::all) == !has_amx);
+  CHECK(short_attention_is_faster(few.to(at::kBFloat16).requires_grad_(true), Visible::all));
+  CHECK(short_attention_is_faster(many.to(at::kBFloat16).requires_grad_(true), Visible::all) == !has_amx);
+  CHECK(short_attention_is_faster(many.to(at::kBFloat16).requires_grad_(true), Visible::up_to_itself));
 }
 
 TEST_CASE("attention that doesn't suit the loops for short sequences is refused", "[kernels]") {

@@ -171,9 +171,7 @@ Linear& SelfAttention::add_matrix(std::string name, std::int64_t inputs, std::in
 }
 
 at::Tensor SelfAttention::compute(const at::Tensor& input, const SequenceContext& context) {
-  const std::vector<at::Tensor> qkv = qkv_.forward(input).chunk(3, -1);
-  const at::Tensor heads = attend(split_heads(qkv[0], num_heads_), split_heads(qkv[1], num_heads_),
-                                  split_heads(qkv[2], num_heads_), context, {.dropout = is_training() ? dropout_ : 0});
+  const at::Tensor heads = attend(qkv_.forward(input), num_heads_, context, {.dropout = is_training() ? dropout_ : 0});
   return projection_.forward(merge_heads(heads));
 }
 

@@ -69,6 +69,16 @@ at::Tensor attend_by_scores(const at::Tensor& q, const at::Tensor& k, const at::
   return at::matmul(kept, heads_for_queries(v, q.size(1)));
 }
 
+kernels::Visible visible_in(const SequenceContext& context) {
+  return context.is_causal ? kernels::Visible::up_to_itself : kernels::Visible::all;
+}
+
+bool takes_short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const SequenceContext& context, const AttentionOptions& options) {
+  return kernels::suits_short_attention(q, k, v, context.mask) &&
+         (options.dropout > 0 || kernels::short_attention_is_faster(q, visible_in(context)));
+}
+
 }  // namespace
 
 at::Tensor split_heads(const at::Tensor& hidden, std::int64_t num_heads) {
@@ -96,15 +106,27 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   }
   if (options.softcap > 0 || context.position_bias.defined())
     return attend_by_scores(q, keys, values, context, options);
-  if (kernels::suits_short_attention(q, keys, values, context.mask))
-    return kernels::short_attention(q, keys, values, context.mask,
-                                    context.is_causal ? kernels::Visible::up_to_itself : kernels::Visible::all,
+  if (takes_short_attention(q, keys, values, context, options))
+    return kernels::short_attention(q, keys, values, context.mask, visible_in(context),
                                     {.probability = options.dropout, .heads = options.heads});
   if (options.dropout > 0 && q.is_cpu()) return attend_by_scores(q, keys, values, context, options);
   return at::scaled_dot_product_attention(q, keys, values,
                                           context.mask.defined() ? std::optional(context.mask) : std::nullopt,
                                           options.dropout, context.is_causal, /*scale=*/std::nullopt,
                                           /*enable_gqa=*/q.size(1) != keys.size(1));
+}
+
+at::Tensor attend(const at::Tensor& joined, std::int64_t num_heads, const SequenceContext& context,
+                  const AttentionOptions& options) {
+  const std::vector<at::Tensor> parts = joined.chunk(3, -1);
+  const at::Tensor q = split_heads(parts[0], num_heads), k = split_heads(parts[1], num_heads),
+                   v = split_heads(parts[2], num_heads);
+  const bool is_plain =
+      context.ranks == nullptr && context.cache == nullptr && options.softcap == 0 && !context.position_bias.defined();
+  if (is_plain && takes_short_attention(q, k, v, context, options))
+    return kernels::short_attention(joined, num_heads, context.mask, visible_in(context),
+                                    {.probability = options.dropout, .heads = options.heads});
+  return attend(q, k, v, context, options);
 }
 
 }  // namespace trainctl::model

@@ -32,5 +32,8 @@ struct AttentionOptions {
 /// of earlier tokens.
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const SequenceContext& context,
                   const AttentionOptions& options);
+/// Does the same for what one matrix computed: q, k and v side by side, [B, T, 3 H d].
+at::Tensor attend(const at::Tensor& joined, std::int64_t num_heads, const SequenceContext& context,
+                  const AttentionOptions& options);
 
 }  // namespace trainctl::model

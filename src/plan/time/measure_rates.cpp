@@ -194,10 +194,13 @@ Bench::Makers Bench::attentions(bool backward) const {
       const at::Tensor q = heads();
       const at::Tensor k = heads();
       const at::Tensor v = heads();
+      // As a training step chooses, which wants gradients.
+      const at::AutoGradMode training(true);
+      const bool is_own = kernels::suits_short_attention(q, k, v, {}) &&
+                          kernels::short_attention_is_faster(q.detach().requires_grad_(true), kernels::Visible::all);
       const auto forward = [=] {
-        return kernels::suits_short_attention(q, k, v, {})
-                   ? kernels::short_attention(q, k, v, {}, kernels::Visible::all)
-                   : at::scaled_dot_product_attention(q, k, v);
+        return is_own ? kernels::short_attention(q, k, v, {}, kernels::Visible::all)
+                      : at::scaled_dot_product_attention(q, k, v);
       };
       const double product = 2.0 * static_cast<double>(batch * 4 * tokens * tokens * 64);
       if (!backward) return Probe{2 * product, [=](int) { forward(); }};
