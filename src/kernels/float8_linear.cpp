@@ -3,6 +3,7 @@
 #include <ATen/ops/_scaled_mm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/mm.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
@@ -12,6 +13,7 @@
 
 #include "kernels/cuda_grid.h"
 #include "kernels/device/operators.h"
+#include "machine/cpu.h"
 #include "runtime/fake_tensor.h"
 
 namespace trainctl::kernels {
@@ -55,6 +57,18 @@ at::Tensor multiply(const at::Tensor& left, const at::Tensor& right, const at::T
   return at::_scaled_mm(left, right, left_inverse, right_inverse, bias, std::nullopt, type, is_fast);
 }
 
+/// LibTorch takes oneDNN on processors with AMX, even if ONEDNN_MAX_CPU_ISA forbids AMX, without which oneDNN has no such
+/// product.
+at::Tensor multiply_on_cpu(const at::Tensor& left, const at::Tensor& right, const at::Tensor& left_inverse,
+                           const at::Tensor& right_inverse, const std::optional<at::Tensor>& bias, at::ScalarType type,
+                           bool is_fast) {
+  if (!machine::cpu_features().amx_int8 || machine::onednn_features().amx_int8)
+    return multiply(left, right, left_inverse, right_inverse, bias, type, is_fast);
+  at::Tensor sums = at::mm(left.to(at::kFloat).mul(left_inverse), right.to(at::kFloat).mul(right_inverse));
+  if (bias) sums.add_(*bias);
+  return sums.to(type);
+}
+
 at::Tensor multiply_nothing(const at::Tensor& left, const at::Tensor& right, const at::Tensor&, const at::Tensor&,
                             const std::optional<at::Tensor>&, at::ScalarType type, bool) {
   return at::empty({left.size(0), right.size(1)}, left.options().dtype(type));
@@ -69,7 +83,7 @@ TORCH_LIBRARY_FRAGMENT(trainctl, library) {
 }
 TORCH_LIBRARY_IMPL(trainctl, CPU, library) {
   library.impl("quantize_float8", &quantize_on_cpu);
-  library.impl("scaled_mm", &multiply);
+  library.impl("scaled_mm", &multiply_on_cpu);
 }
 TORCH_LIBRARY_IMPL(trainctl, Meta, library) {
   library.impl("quantize_float8", &quantize_on_cpu);
