@@ -76,9 +76,9 @@ class Pipeline(unittest.TestCase):
         run_directory = self.directory / "memory"
         first = run("train", config, "--run-dir", run_directory, "--no-progress", "--nproc", 2, "--set", "train.steps=2")
         self.assertEqual(first.returncode, 0, first.stderr)
-        limited = run("train", config, "--run-dir", run_directory, "--no-progress", "--nproc", 2, "--set", "device.memory_limit_mib=100")
+        limited = run("train", config, "--run-dir", run_directory, "--no-progress", "--nproc", 2, "--set", "device.memory_limit_mib=80")
         self.assertEqual(limited.returncode, 1, limited.stderr)
-        self.assertRegex(limited.stderr, r"(?m)^trainctl: rank 1 on \S+ failed at step 2: out of memory at step 3: cannot allocate .* of 100.0 MiB are in use")
+        self.assertRegex(limited.stderr, r"(?m)^trainctl: rank 1 on \S+ failed at step 2: out of memory at step 3: cannot allocate .* of 80.0 MiB are in use")
         self.assertIn("  try: dataset.batch_size: 4, accumulation.steps: 8", limited.stderr)
         self.assertNotIn("frame #", limited.stderr)
         self.train(config, 2, "memory")  # goes on where the checkpoint was
