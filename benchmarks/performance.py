@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Measures training steps beside stock PyTorch's, and writes docs/performance.md.
+"""Measures training steps beside stock PyTorch's, and writes docs/performance.md, or for another machine a page beside it.
 
-  performance.py [--workload bert resnet18 …] [--rounds 3] [--peers eager tuned compile max-autotune trainer] [--precision bf16] [--threads N] [--only-write]
+  performance.py [--workload bert resnet18 …] [--rounds 3] [--peers eager tuned compile max-autotune trainer] [--precision bf16] [--threads N]
+                 [--machine amx] [--only-write]
 
+With --machine NAME the page is docs/performance_NAME.md, and the figures of its machine lie in a folder of that name.
 Each workload's figures, of limits.py in this run, go to build/performance/. The page has all workloads that are there: so a long measurement
 may be made in parts, on one quiet machine. Each set of peers has files and tables of its own, with the same run's figures of trainctl. The
 convolutions' table is what the program `winograd` prints, where it is built. The cost as work grows is what growth.py found last.
 """
+import argparse
 import datetime
 import json
 import pathlib
@@ -22,11 +25,10 @@ import limits
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "build/performance"
 LLMC_FIGURES = FIGURES / "llmc.json"
-PAGE = ROOT / "docs/performance.md"
 FEATURES = ("sse4_2", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16")
 
 HEAD = """\
-# Performance
+# Performance{title}
 
 Training steps of trainctl and of stock PyTorch on the same networks, in turn on one machine. `.deps/python/bin/python3
 benchmarks/performance.py` measures and writes this page. What the networks and sides are stands in `benchmarks/compare_step.py` and `step.py`: the same model, batch,
@@ -36,7 +38,8 @@ optimizer (AdamW), precision and threads. trainctl runs whole, with loader, log 
 - `tuned`: the same, with glibc told to keep freed memory. It is the stronger peer on a CPU.
 - `compile`: `torch.compile`, without the time of its compilation. `max-autotune`: the same in that mode, and tuned.
 - `trainer`: transformers' Trainer, tuned, for the networks that are transformers' own. Clipping and its loader are in its step.
-- bf16 is LibTorch's autocast on all sides. On a CPU without AMX it may take longer than fp32: compare the tables.
+- bf16 is LibTorch's autocast for PyTorch. trainctl has the same products, and loops of its own between them. On a CPU without AMX, bf16 may
+  take longer than fp32: compare the tables.
 - The limit of a step is what its products, convolutions and the optimizer's traffic take, each by the fastest of the libraries that
   `benchmarks/limits.py` finds. Less arithmetic (Winograd) goes beyond it.
 
@@ -69,9 +72,9 @@ def commit():
     return subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def measure(options):
+def measure(options, figures):
     """A file for each network, set of peers and precision. Limits are found beside the tuned peer in fp32 alone."""
-    FIGURES.mkdir(parents=True, exist_ok=True)
+    figures.mkdir(parents=True, exist_ok=True)
     blas, rate = limits.load_blas(options.threads), limits.bandwidth(1)
     with_limits = "tuned" in options.peers and options.precision == "fp32"
     with tempfile.TemporaryDirectory() as directory:
@@ -79,11 +82,11 @@ def measure(options):
             found = limits.measure_workload(workload, options, blas, rate, directory) if with_limits else limits.only_steps(workload, options, directory)
             found |= {"machine": machine(), "threads": options.threads, "commit": commit(), "date": datetime.date.today().isoformat(),
                       "libraries": ["MKL", "oneDNN", *blas]}
-            (FIGURES / f"{workload}.{options.precision}.{'+'.join(options.peers)}.json").write_text(json.dumps(found, indent=1) + "\n")
+            (figures / f"{workload}.{options.precision}.{'+'.join(options.peers)}.json").write_text(json.dumps(found, indent=1) + "\n")
     program = ROOT / "build/release/bin/winograd"
     if program.exists() and with_limits:
         table = subprocess.run([program, str(options.threads)], capture_output=True, text=True, check=True).stdout
-        (FIGURES / "winograd.txt").write_text(table)
+        (figures / "winograd.txt").write_text(table)
 
 
 class Group:
@@ -99,10 +102,10 @@ class Group:
         return self.precision != "fp32", compare_step.PEERS.index(self.peers[0])
 
 
-def measured():
+def measured(figures):
     groups = {}
     for workload in compare_step.WORKLOADS:
-        for file in sorted(FIGURES.glob(f"{workload}.*.json")):
+        for file in sorted(figures.glob(f"{workload}.*.json")):
             _, precision, peers, _ = file.name.split(".")
             group = groups.setdefault((precision, peers), Group(precision, peers.split("+")))
             group.found[workload] = json.loads(file.read_text())
@@ -160,16 +163,16 @@ def llmc_section(found):
     return "\n## GPT-2 124M beside llm.c\n\n" + LLMC + rows(["program", "step, ms (range)", "peak MiB"], lines)
 
 
-def write_page():
-    groups = measured()
+def write_page(name, figures):
+    groups = measured(figures)
     files = [found for group in groups for found in group.found.values()]
-    llmc = json.loads(LLMC_FIGURES.read_text()) if LLMC_FIGURES.exists() else None
+    llmc = json.loads(LLMC_FIGURES.read_text()) if not name and LLMC_FIGURES.exists() else None
     machines = {}
     for found in files + ([llmc] if llmc else []):
         machines.setdefault(f"{found['machine']}; {found['threads']} threads", set()).add(f"{found['commit']} ({found['date']})")
     rounds = sorted({len(found["rounds"]["trainctl"]) for found in files})
     libraries = sorted({", ".join(found["libraries"]) for found in files})
-    text = HEAD + "Measured on:\n\n" + "".join(f"- {name}; commits {', '.join(sorted(commits))}\n" for name, commits in sorted(machines.items()))
+    text = HEAD.replace("{title}", f" on a machine with {name.upper()}" if name else "") + "Measured on:\n\n" + "".join(f"- {name}; commits {', '.join(sorted(commits))}\n" for name, commits in sorted(machines.items()))
     text += f"\n{' or '.join(map(str, rounds))} interleaved rounds: medians of the rounds' median steps. Ratios are of one run each.\n"
     text += "\n## Time of a step\n" + "".join(f"\n{group.title()}\n\n" + step_table(group) for group in groups)
     text += "\n## Where a peer still wins\n\n" + where_peers_win(groups)
@@ -180,23 +183,24 @@ def write_page():
     text += "".join(f"\n{group.title()}\n\n" + memory_table(group) for group in groups)
     if llmc:
         text += llmc_section(llmc)
-    if growth.FIGURES.exists():
+    if not name and growth.FIGURES.exists():
         text += "\n## Cost as work grows\n\n" + GROWTH + growth.table(json.loads(growth.FIGURES.read_text()))
-    if (FIGURES / "winograd.txt").exists():
+    if (figures / "winograd.txt").exists():
         text += ("\n## Convolutions\n\nA layer of 3 × 3 pixels by Winograd's algorithm against LibTorch's operator (oneDNN), and the largest errors against\n"
                  "fp64, relative to the largest output. \"direct\" marks layers that `model.convolution_algorithm: auto` leaves to LibTorch.\n\n"
-                 + (FIGURES / "winograd.txt").read_text())
-    PAGE.write_text(text)
+                 + (figures / "winograd.txt").read_text())
+    (ROOT / f"docs/performance{f'_{name}' if name else ''}.md").write_text(text)
 
 
 def main():
-    only_write = "--only-write" in sys.argv
-    if only_write:
-        sys.argv.remove("--only-write")
-    options = limits.read_options(__doc__)
-    if not only_write:
-        measure(options)
-    write_page()
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--machine", default="")
+    parser.add_argument("--only-write", action="store_true")
+    own, sys.argv[1:] = parser.parse_known_args()
+    options, figures = limits.read_options(__doc__), FIGURES / own.machine
+    if not own.only_write:
+        measure(options, figures)
+    write_page(own.machine, figures)
 
 
 if __name__ == "__main__":
