@@ -173,6 +173,9 @@ def write_page(name, figures):
     rounds = sorted({len(found["rounds"]["trainctl"]) for found in files})
     libraries = sorted({", ".join(found["libraries"]) for found in files})
     text = HEAD.replace("{title}", f" on a machine with {name.upper()}" if name else "") + "Measured on:\n\n" + "".join(f"- {name}; commits {', '.join(sorted(commits))}\n" for name, commits in sorted(machines.items()))
+    if not name:
+        others = sorted((ROOT / "docs").glob("performance_*.md"))
+        text += "".join(f"\nAnother machine: [{other.stem.removeprefix('performance_').upper()}]({other.name}).\n" for other in others)
     text += f"\n{' or '.join(map(str, rounds))} interleaved rounds: medians of the rounds' median steps. Ratios are of one run each.\n"
     text += "\n## Time of a step\n" + "".join(f"\n{group.title()}\n\n" + step_table(group) for group in groups)
     text += "\n## Where a peer still wins\n\n" + where_peers_win(groups)

@@ -57,8 +57,8 @@ at::Tensor multiply(const at::Tensor& left, const at::Tensor& right, const at::T
   return at::_scaled_mm(left, right, left_inverse, right_inverse, bias, std::nullopt, type, is_fast);
 }
 
-/// LibTorch takes oneDNN on processors with AMX, even if ONEDNN_MAX_CPU_ISA forbids AMX, without which oneDNN has no such
-/// product.
+/// LibTorch takes oneDNN on processors with AMX, even if ONEDNN_MAX_CPU_ISA forbids AMX, without which oneDNN has no
+/// such product.
 at::Tensor multiply_on_cpu(const at::Tensor& left, const at::Tensor& right, const at::Tensor& left_inverse,
                            const at::Tensor& right_inverse, const std::optional<at::Tensor>& bias, at::ScalarType type,
                            bool is_fast) {
