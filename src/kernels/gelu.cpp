@@ -7,8 +7,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include <cmath>
-#include <cstring>
 #include <optional>
 #include <tuple>
 
@@ -186,7 +184,8 @@ void for_form_and_type(c10::string_view approximate, at::ScalarType type, const 
   const auto with_form = [&]<Gelu kForm>() {
     type == at::kFloat ? pass.template operator()<kForm, float>() : pass.template operator()<kForm, at::BFloat16>();
   };
-  approximate == "tanh" ? with_form.template operator()<Gelu::tanh>() : with_form.template operator()<Gelu::erf>();
+  form_of(approximate) == Gelu::tanh ? with_form.template operator()<Gelu::tanh>()
+                                     : with_form.template operator()<Gelu::erf>();
 }
 
 at::Tensor gelu_on_cpu(const at::Tensor& input, const MaybeTensor& bias, c10::string_view approximate) {

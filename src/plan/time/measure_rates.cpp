@@ -194,7 +194,7 @@ Bench::Makers Bench::attentions(bool backward) const {
       const at::Tensor q = heads();
       const at::Tensor k = heads();
       const at::Tensor v = heads();
-      // As a training step chooses, which wants gradients.
+      // A training step wants gradients, which decides between the two.
       const at::AutoGradMode training(true);
       const bool is_own = kernels::suits_short_attention(q, k, v, {}) &&
                           kernels::short_attention_is_faster(q.detach().requires_grad_(true), kernels::Visible::all);
