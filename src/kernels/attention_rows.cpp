@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/drop_words.h"
 #include "kernels/vector_math.h"
 
 namespace trainctl::kernels {
@@ -59,14 +60,6 @@ struct Softmax {
   }
 };
 
-/// What dropout multiplies a vector of probabilities by.
-template <class V>
-TRAINCTL_INLINE void drop_factors(const RowDrops& drops, std::int64_t begin, float kept, typename V::Floats& factors) {
-  typename V::Words words;
-  std::memcpy(&words, drops.words + begin, sizeof words);
-  factors = words < drops.threshold ? typename V::Floats{} : typename V::Floats{} + kept;
-}
-
 struct Drop {
   template <class V>
   TRAINCTL_INLINE static void run(float* row, std::int64_t width, RowDrops drops) {
@@ -74,7 +67,7 @@ struct Drop {
     typename V::Floats factors;
     for (std::int64_t i = 0; i < width; i += V::kLanes) {
       load(row + i, x);
-      drop_factors<V>(drops, i, 1, factors);
+      drop_factors<V>(drops.words + i, drops.threshold, 1, factors);
       x *= factors;
       store(x, row + i);
     }
@@ -99,7 +92,7 @@ struct SoftmaxGradient {
         y = lanes ? y : Floats{};
       }
       if (row.drops.words != nullptr) {
-        drop_factors<V>(row.drops, i, row.drops.factor, factors);
+        drop_factors<V>(row.drops.words + i, row.drops.threshold, row.drops.factor, factors);
         g *= factors;
       }
       g = y * (g - row.mean) * row.scale;

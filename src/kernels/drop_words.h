@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+
+#include "kernels/vector_math.h"
 
 namespace trainctl::kernels {
 
@@ -22,5 +25,14 @@ void draw_words(std::uint64_t key, const WordPlace& place, std::int64_t first, s
 
 /// Words below it zero an element.
 std::uint32_t drop_threshold(double probability);
+
+/// What dropout multiplies a vector of elements by: 0 where their word is below the threshold, `kept` elsewhere.
+template <class V>
+TRAINCTL_INLINE void drop_factors(const std::uint32_t* words, std::uint32_t threshold, float kept,
+                                  typename V::Floats& factors) {
+  typename V::Words drawn;
+  std::memcpy(&drawn, words, sizeof drawn);
+  factors = drawn < threshold ? typename V::Floats{} : typename V::Floats{} + kept;
+}
 
 }  // namespace trainctl::kernels

@@ -11,7 +11,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <bit>
 #include <mutex>
 
 #include "core/error.h"
@@ -19,8 +18,8 @@
 #include "kernels/philox.h"
 #include "runtime/fake_tensor.h"
 
-// The loops are compiled for several instruction sets, and optimized so that GCC vectorizes them. The loader picks one
-// when the library is loaded. ThreadSanitizer crashes in that choice, since it is not initialized yet.
+// The loop for doubles is compiled for several instruction sets, and optimized so that GCC vectorizes it. The loader
+// picks one when the library is loaded. ThreadSanitizer crashes in that choice, since it is not initialized yet.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define TRAINCTL_CLONES __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 #else
@@ -83,33 +82,39 @@ Place place_of(std::int64_t sample, std::int64_t in_sample, const Rows& rows, co
   return place;
 }
 
-TRAINCTL_CLONES void drop(const std::uint32_t* words, std::uint32_t threshold, double scale, std::int64_t count,
-                          const float* input, float* output) {
-  const auto factor = static_cast<float>(scale);
-  for (std::int64_t i = 0; i < count; ++i) output[i] = input[i] * (words[i] < threshold ? 0.0F : factor);
+struct DropElements {
+  template <class V, class T>
+  TRAINCTL_INLINE static void run(const std::uint32_t* words, std::uint32_t threshold, float kept, std::int64_t count,
+                                  const T* input, T* output) {
+    std::int64_t i = 0;
+    for (; i + V::kLanes <= count; i += V::kLanes)
+      step<V>(words + i, threshold, kept, V::kLanes, input + i, output + i);
+    if (i < count) step<V>(words + i, threshold, kept, count - i, input + i, output + i);
+  }
+
+ private:
+  template <class V, class T>
+  TRAINCTL_INLINE static void step(const std::uint32_t* words, std::uint32_t threshold, float kept, std::int64_t count,
+                                   const T* input, T* output) {
+    typename V::Floats x;
+    typename V::Floats factors;
+    load_some(input, count, x);
+    drop_factors<V>(words, threshold, kept, factors);
+    x *= factors;
+    store_some(x, count, output);
+  }
+};
+
+/// Drops floats or bf16. `words` has kMaxLanes more than it needs.
+template <class T>
+void drop(const std::uint32_t* words, std::uint32_t threshold, double scale, std::int64_t count, const T* input,
+          T* output) {
+  vectorized<DropElements>(words, threshold, static_cast<float>(scale), count, input, output);
 }
 
 TRAINCTL_CLONES void drop(const std::uint32_t* words, std::uint32_t threshold, double scale, std::int64_t count,
                           const double* input, double* output) {
   for (std::int64_t i = 0; i < count; ++i) output[i] = input[i] * (words[i] < threshold ? 0.0 : scale);
-}
-
-/// Drops bf16 values. bf16 is the upper half of a float; rounding is to nearest even, as in LibTorch.
-TRAINCTL_CLONES void drop(const std::uint32_t* words, std::uint32_t threshold, double scale, std::int64_t count,
-                          const std::uint16_t* input, std::uint16_t* output) {
-  const auto factor = static_cast<float>(scale);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float value = std::bit_cast<float>(std::uint32_t{input[i]} << 16) * (words[i] < threshold ? 0.0F : factor);
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    output[i] = static_cast<std::uint16_t>(value != value ? 0x7fc0 : rounded);
-  }
-}
-void drop(const std::uint32_t* words, std::uint32_t threshold, double scale, std::int64_t count,
-          const at::BFloat16* input, at::BFloat16* output) {
-  static_assert(sizeof(at::BFloat16) == sizeof(std::uint16_t));
-  drop(words, threshold, scale, count, reinterpret_cast<const std::uint16_t*>(input),
-       reinterpret_cast<std::uint16_t*>(output));
 }
 
 void drop(const std::uint32_t* words, std::uint32_t threshold, double scale, std::int64_t count, const at::Half* input,
@@ -127,7 +132,7 @@ void drop_rows(const at::Tensor& input, const Pattern& pattern, at::Tensor& outp
   T* to = output.mutable_data_ptr<T>();
   const std::uint32_t threshold = pattern.threshold();
   const auto drop_chunks = [&](std::int64_t begin, std::int64_t end) {
-    std::uint32_t words[kPiece];
+    std::uint32_t words[kPiece + kMaxLanes] = {};
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i / chunks;
       const Place place = place_of(row / rows.per_sample, row % rows.per_sample, rows, pattern);
