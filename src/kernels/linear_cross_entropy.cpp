@@ -20,6 +20,7 @@
 #include "kernels/distillation.h"
 #include "kernels/matrix_product.h"
 #include "kernels/softmax_gradient.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -65,11 +66,12 @@ struct Inputs {
   }
 };
 
-/// Gradients of the sum of losses.
+/// Gradients of the sum of losses, times a scale.
 struct Gradients {
   at::Tensor hidden;  // undefined if not needed
   at::Tensor weight;
   at::Tensor bias;
+  double scale = 1;
 };
 
 /// Computes logits [R, V] in `dtype`.
@@ -213,8 +215,9 @@ at::Tensor run(const Inputs& in, Gradients& gradients, const at::Tensor& row_los
     total.add_(losses.mul(valid).sum());
     if (slope_of_cap.defined()) logits.mul_(slope_of_cap);
     const at::Tensor slope = logits.to(in.weight.scalar_type());
-    if (gradients.bias.defined()) add_to_bias_gradient(logits, valid, gradients.bias);
-    const at::Tensor mask = valid.unsqueeze(1).to(in.weight.scalar_type());  // [R, 1]
+    const at::Tensor scales = gradients.scale == 1 ? valid : valid.mul(gradients.scale);
+    if (gradients.bias.defined()) add_to_bias_gradient(logits, scales, gradients.bias);
+    const at::Tensor mask = scales.unsqueeze(1).to(in.weight.scalar_type());  // [R, 1]
     if (gradients.hidden.defined())
       gradients.hidden.narrow(0, begin, count).copy_(matrix_product(slope, in.weight).mul_(mask));
     if (gradients.weight.defined())
@@ -229,26 +232,42 @@ bool wants_gradient(const at::Tensor& input) {
   return input.requires_grad();
 }
 
+/// Returns what the sum will most likely be multiplied by: whoever trains takes the mean over the rows. To have it in
+/// the gradients already saves a pass over that of the weight. Not for fp16, where it might leave the range.
+double likely_scale(const Inputs& in) {
+  const bool suits = in.weight.is_cpu() && in.logits_dtype() == at::kFloat && in.weight.scalar_type() != at::kHalf;
+  return suits && in.hidden.size(0) > 0 ? 1.0F / static_cast<float>(in.hidden.size(0)) : 1;
+}
+
+/// Multiplies the gradients by what their scale lacks of the wanted one.
+void rescale(Gradients& gradients, const at::Tensor& wanted) {
+  const at::Tensor factor = gradients.scale == 1 ? wanted : wanted.div(gradients.scale);
+  if (gradients.scale != 1 && !runtime::is_fake(factor) && factor.item<double>() == 1) return;
+  // In place is safe: only this node holds the tensors, and a graph runs backward once.
+  for (at::Tensor* gradient : {&gradients.hidden, &gradients.weight, &gradients.bias})
+    if (gradient->defined()) gradient->mul_(factor.to(gradient->scalar_type()));
+}
+
 struct LinearCrossEntropy final : torch::autograd::Function<LinearCrossEntropy> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, const Inputs& inputs) {
     RECORD_FUNCTION("trainctl::linear_cross_entropy", std::vector<c10::IValue>());
-    Gradients gradients;
+    Gradients gradients{.scale = likely_scale(inputs)};
     if (wants_gradient(hidden)) gradients.hidden = at::empty_like(hidden);
     if (wants_gradient(weight)) gradients.weight = at::empty_like(weight);
     if (bias && wants_gradient(*bias)) gradients.bias = at::zeros({inputs.num_classes()}, inputs.bias.options());
     at::Tensor total = run(inputs, gradients);
     context->save_for_backward({gradients.hidden, gradients.weight, gradients.bias});
+    context->saved_data["scale"] = gradients.scale;
     return total;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const variable_list saved = context->get_saved_variables();
-    // Scaling in place is safe: only this node holds the tensors, and a graph runs backward once.
-    const auto scaled = [&](const at::Tensor& gradient) {
-      return gradient.defined() ? gradient.mul_(output_gradients[0].to(gradient.scalar_type())) : gradient;
-    };
-    return {scaled(saved[0]), scaled(saved[1]), scaled(saved[2]), at::Tensor()};
+    Gradients gradients{
+        .hidden = saved[0], .weight = saved[1], .bias = saved[2], .scale = context->saved_data["scale"].toDouble()};
+    rescale(gradients, output_gradients[0]);
+    return {gradients.hidden, gradients.weight, gradients.bias, at::Tensor()};
   }
 };
 

@@ -6,6 +6,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -58,6 +59,7 @@ class OneDnnOperator {
   explicit OneDnnOperator(c10::TypedOperatorHandle<Signature> handle) : operator_(std::move(handle)) {}
   c10::TypedOperatorHandle<Signature> operator_;
 };
+
 /// Whether oneDNN computes input [..., in] times weight [out, in] transposed. Its operator copies an input whose rows
 /// are not contiguous.
 bool suits_onednn(const at::Tensor& input, const at::Tensor& weight, ProductLibrary library) {
@@ -94,6 +96,11 @@ void for_each_panel(at::Tensor& product, const Multiply& multiply) {
     }
 }
 
+/// Returns the gradient of a weight [out, in] in its memory layout.
+at::Tensor weight_gradient_of(const at::Tensor& weight, const at::Tensor& gradient, const at::Tensor& rows) {
+  return weight.is_contiguous() ? matrix_product(gradient.t(), rows) : matrix_product(rows.t(), gradient).t();
+}
+
 struct OneDnnLinearFunction final : torch::autograd::Function<OneDnnLinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
@@ -112,14 +119,57 @@ struct OneDnnLinearFunction final : torch::autograd::Function<OneDnnLinearFuncti
     at::Tensor weight_gradient;
     at::Tensor bias_gradient;
     if (context->needs_input_grad(0)) input_gradient = matrix_product(gradient, weight).view(input.sizes());
-    if (context->needs_input_grad(1)) {
-      const at::Tensor rows = input.reshape({-1, weight.size(1)});
-      // The gradient gets the weight's memory layout.
-      weight_gradient =
-          weight.is_contiguous() ? matrix_product(gradient.t(), rows) : matrix_product(rows.t(), gradient).t();
-    }
+    if (context->needs_input_grad(1))
+      weight_gradient = weight_gradient_of(weight, gradient, input.reshape({-1, weight.size(1)}));
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) bias_gradient = gradient.sum(0);
     return {input_gradient, weight_gradient, bias_gradient};
+  }
+};
+
+std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+/// The layers' weights come first, then those of their biases that are there.
+struct LinearProductsFunction final : torch::autograd::Function<LinearProductsFunction> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& input, const at::TensorList& parameters,
+                               const std::vector<LinearFactors>& layers) {
+    RECORD_FUNCTION("trainctl::linear_products", std::vector<c10::IValue>({input}));
+    variable_list saved{input};
+    std::vector<bool> has_bias;
+    variable_list outputs;
+    for (const LinearFactors& layer : layers) {
+      saved.push_back(layer.weight);
+      has_bias.push_back(layer.bias.defined());
+      outputs.push_back(at::linear(input, layer.weight, if_defined(layer.bias)));
+    }
+    context->save_for_backward(saved);
+    context->set_materialize_grads(false);  // what isn't used has no gradient
+    context->saved_data["has_bias"] = has_bias;
+    context->saved_data["parameters"] = static_cast<std::int64_t>(parameters.size());
+    return outputs;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& input = saved[0];
+    const at::Tensor rows = input.reshape({-1, input.size(-1)});
+    const c10::List<bool> has_bias = context->saved_data["has_bias"].toBoolList();
+    const auto num_parameters = static_cast<std::size_t>(context->saved_data["parameters"].toInt());
+    variable_list gradients(1 + num_parameters + 1);
+    std::size_t bias = output_gradients.size();  // the place among the parameters
+    at::Tensor sum;
+    for (std::size_t layer = 0; layer < output_gradients.size(); ++layer) {
+      const std::size_t own_bias = has_bias.get(layer) ? ++bias : 0;
+      if (!output_gradients[layer].defined()) continue;
+      const at::Tensor& weight = saved[1 + layer];
+      const at::Tensor gradient = output_gradients[layer].reshape({-1, weight.size(0)});
+      if (context->needs_input_grad(0)) sum.defined() ? sum.addmm_(gradient, weight) : sum = at::mm(gradient, weight);
+      if (context->needs_input_grad(1 + layer)) gradients[1 + layer] = weight_gradient_of(weight, gradient, rows);
+      if (own_bias != 0 && context->needs_input_grad(own_bias)) gradients[own_bias] = gradient.sum(0);
+    }
+    if (sum.defined()) gradients[0] = sum.view(input.sizes());
+    return gradients;
   }
 };
 
@@ -141,6 +191,27 @@ at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, con
       PortableOperators::are_wanted())
     return at::linear(input, weight, bias);
   return OneDnnLinearFunction::apply(input, weight, bias);
+}
+
+bool shares_input_gradient(const at::Tensor& input, ProductLibrary library) {
+  return is_float_on_cpu(input) && library == ProductLibrary::mkl && c10::GradMode::is_enabled() &&
+         !at::autocast::is_autocast_enabled(at::kCPU) && !PortableOperators::are_wanted() &&
+         !Float8Products::are_wanted();
+}
+
+std::vector<at::Tensor> linear_products(const at::Tensor& input, const std::vector<LinearFactors>& layers,
+                                        ProductLibrary library) {
+  std::vector<at::Tensor> outputs;
+  if (!shares_input_gradient(input, library)) {
+    for (const LinearFactors& layer : layers)
+      outputs.push_back(linear_product(input, layer.weight, if_defined(layer.bias), library));
+    return outputs;
+  }
+  std::vector<at::Tensor> parameters;
+  for (const LinearFactors& layer : layers) parameters.push_back(layer.weight);
+  for (const LinearFactors& layer : layers)
+    if (layer.bias.defined()) parameters.push_back(layer.bias);
+  return LinearProductsFunction::apply(input, at::TensorList(parameters), layers);
 }
 
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, std::optional<ProductLibrary> library) {

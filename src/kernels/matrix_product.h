@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <vector>
 
 namespace trainctl::kernels {
 
@@ -17,6 +18,19 @@ ProductLibrary product_library();
 /// input Wᵀ + bias, [..., in] -> [..., out], as at::linear. The weight [out, in] may lie transposed in memory.
 at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias = {},
                           ProductLibrary library = product_library());
+
+/// A linear layer's matrix [out, in] and its bias [out], which may be undefined.
+struct LinearFactors {
+  at::Tensor weight;
+  at::Tensor bias;
+};
+
+/// Whether linear_products() does more than its layers one by one: in fp32 on CPUs whose products are MKL's.
+bool shares_input_gradient(const at::Tensor& input, ProductLibrary library = product_library());
+/// linear_product() of one input [..., in] by each of some layers. Their gradients of the input are summed by the
+/// products themselves, which saves a pass over memory for each.
+std::vector<at::Tensor> linear_products(const at::Tensor& input, const std::vector<LinearFactors>& layers,
+                                        ProductLibrary library = product_library());
 
 /// left · right of [N, K] and [K, M], outside autograd. By the faster library for these shapes, if none is given.
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, std::optional<ProductLibrary> library = {});

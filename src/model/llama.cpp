@@ -12,6 +12,7 @@
 #include "model/layers/linear.h"
 #include "model/layers/rms_norm.h"
 #include "model/layers/rope.h"
+#include "model/layers/shared_input.h"
 #include "model/networks.h"
 
 namespace trainctl::model {
@@ -53,13 +54,14 @@ class LlamaSelfAttention final : public SequenceLayer {
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const at::Tensor shared = enter_split_layer(input, ranks_);
-    at::Tensor query = placed(normed(split_heads(query_.forward(shared), num_heads_), query_norm_), context);
-    const at::Tensor key = placed(normed(split_heads(key_.forward(shared), key_value_heads_), key_norm_), context);
+    const std::vector<at::Tensor> projected = forward_each({&query_, &key_, &value_}, shared);
+    at::Tensor query = placed(normed(split_heads(projected[0], num_heads_), query_norm_), context);
+    const at::Tensor key = placed(normed(split_heads(projected[1], key_value_heads_), key_norm_), context);
     // Attention divides scores by the root of the head size.
     if (query_scale_ != 1) query = query.mul(query_scale_);
     AttentionOptions options = options_;
     options.dropout = is_training() ? dropout_ : 0;
-    const at::Tensor value = split_heads(value_.forward(shared), key_value_heads_);
+    const at::Tensor value = split_heads(projected[2], key_value_heads_);
     const at::Tensor heads = attend(query, key, value, options.window > 0 ? in_window(context) : context, options);
     return output_.forward(merge_heads(heads));
   }
@@ -119,10 +121,10 @@ class LlamaFeedForward final : public UnaryLayer {
 
   at::Tensor compute(const at::Tensor& input) override {
     const at::Tensor shared = enter_split_layer(input, ranks_);
-    const at::Tensor gate = gate_.forward(shared);
-    const at::Tensor up = up_.forward(shared);
-    return down_.forward(activation_ == GateActivation::silu ? kernels::swiglu(gate, up)
-                                                             : kernels::gelu(gate, kernels::Gelu::tanh).mul(up));
+    const std::vector<at::Tensor> inner = forward_each({&gate_, &up_}, shared);
+    return down_.forward(activation_ == GateActivation::silu
+                             ? kernels::swiglu(inner[0], inner[1])
+                             : kernels::gelu(inner[0], kernels::Gelu::tanh).mul(inner[1]));
   }
   void split(const TensorRanksPtr& ranks) override {
     ranks_ = ranks;

@@ -1,17 +1,20 @@
 // The faster matrix products against the same in double precision.
 #include "kernels/matrix_product.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randn_like.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <optional>
+#include <vector>
 
 namespace trainctl::kernels {
 namespace {
@@ -69,6 +72,75 @@ TEST_CASE("a linear layer's gradients are only those that are wanted", "[kernels
   CHECK(weight.grad().defined());
   CHECK_FALSE(input.grad().defined());
   CHECK_FALSE(linear_product(input, weight.detach()).requires_grad());
+}
+
+/// Three layers of one input, of which the second has no bias, and the third lies transposed.
+struct Layers {
+  at::Tensor input;
+  std::vector<LinearFactors> layers;
+
+  std::vector<at::Tensor> leaves() const {
+    return {input, layers[0].weight, layers[1].weight, layers[2].weight, layers[0].bias, layers[2].bias};
+  }
+};
+
+Layers as_leaves(const Layers& of, at::ScalarType dtype) {
+  const auto leaf = [dtype](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.detach().to(dtype).requires_grad_(true) : tensor;
+  };
+  Layers result{.input = leaf(of.input), .layers = {}};
+  for (const LinearFactors& layer : of.layers) result.layers.push_back({leaf(layer.weight), leaf(layer.bias)});
+  return result;
+}
+
+TEST_CASE("layers of one input give the exact products, and the exact sum of its gradients", "[kernels]") {
+  for (const ProductLibrary library : kLibraries)
+    for (const at::Tensor& input :
+         {at::randn({2, 67, 96}), at::randn({1, 1, 96}), at::randn({67, 2, 96}).transpose(0, 1)}) {
+      INFO(input.sizes() << ", library " << static_cast<int>(library));
+      const Layers values{.input = input,
+                          .layers = {{at::randn({160, 96}), at::randn({160})},
+                                     {at::randn({33, 96}), {}},
+                                     {at::randn({96, 160}).t(), at::randn({160})}}};
+      const Layers floats = as_leaves(values, at::kFloat);
+      const Layers exact = as_leaves(values, at::kDouble);
+      const std::vector<at::Tensor> outputs = linear_products(floats.input, floats.layers, library);
+      at::Tensor sum = at::zeros({}, at::kDouble);
+      at::Tensor exact_sum = at::zeros({}, at::kDouble);
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        const LinearFactors& layer = exact.layers[i];
+        const at::Tensor expected =
+            at::linear(exact.input, layer.weight, layer.bias.defined() ? std::optional(layer.bias) : std::nullopt);
+        CHECK(outputs[i].sizes() == expected.sizes());
+        CHECK(difference(outputs[i], expected) <= 2e-6);
+        const at::Tensor cotangent = at::randn_like(expected);
+        exact_sum = exact_sum.add(expected.mul(cotangent).sum());
+        sum = sum.add(outputs[i].mul(cotangent.to(at::kFloat)).sum().to(at::kDouble));
+      }
+      const auto given = torch::autograd::grad({sum}, floats.leaves());
+      const auto wanted = torch::autograd::grad({exact_sum}, exact.leaves());
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        INFO("gradient " << i);
+        CHECK(given[i].sizes() == wanted[i].sizes());
+        CHECK(given[i].strides() == wanted[i].strides());
+        CHECK(difference(given[i], wanted[i]) <= 4e-6);
+      }
+    }
+}
+
+TEST_CASE("layers of one input need no gradient of what is frozen, and none of what isn't used", "[kernels]") {
+  const at::Tensor input = at::randn({64, 96}).requires_grad_(true);
+  const std::vector<LinearFactors> layers{{at::randn({160, 96}), {}},
+                                          {at::randn({32, 96}).requires_grad_(true), at::randn({32})},
+                                          {at::randn({160, 96}).requires_grad_(true), {}}};
+  const std::vector<at::Tensor> outputs = linear_products(input, layers, ProductLibrary::mkl);
+  outputs[0].sum().add(outputs[1].sum()).backward();
+  CHECK(difference(input.grad(), layers[0].weight.sum(0).add(layers[1].weight.sum(0)).expand({64, 96})) <= 4e-6);
+  CHECK_FALSE(layers[0].weight.grad().defined());
+  CHECK(layers[1].weight.grad().defined());
+  CHECK_FALSE(layers[2].weight.grad().defined());
+  const at::NoGradGuard no_grad;
+  CHECK_FALSE(linear_products(input, layers, ProductLibrary::mkl)[1].requires_grad());
 }
 
 TEST_CASE("products as wide as a vocabulary, and of other types, are the exact ones", "[kernels]") {

@@ -56,6 +56,18 @@ MatrixLayer::BeforeBias MatrixLayer::forward_before_bias(const at::Tensor& input
   return {.output = multiply(input, std::nullopt), .bias = *bias()};
 }
 
+bool MatrixLayer::is_plain_product() const {
+  return !is_replaced() && adapter_ == nullptr && split_ != MatrixSplit::inputs;
+}
+
+std::vector<at::Tensor> MatrixLayer::forward_together(const std::vector<const MatrixLayer*>& layers,
+                                                      const at::Tensor& input) {
+  std::vector<kernels::LinearFactors> factors;
+  for (const MatrixLayer* layer : layers)
+    factors.push_back({.weight = layer->matrix(), .bias = layer->bias() == nullptr ? at::Tensor() : *layer->bias()});
+  return kernels::linear_products(input, factors);
+}
+
 at::Tensor MatrixLayer::multiply(const at::Tensor& input, const std::optional<at::Tensor>& offset) const {
   const bool gives_parts = split_ == MatrixSplit::inputs;
   at::Tensor output = kernels::linear_product(input, matrix(), gives_parts ? std::nullopt : offset);

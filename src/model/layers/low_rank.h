@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "model/layer.h"
 #include "model/layers/dropout.h"
@@ -50,6 +51,11 @@ class MatrixLayer : public UnaryLayer {
     at::Tensor bias;
   };
   BeforeBias forward_before_bias(const at::Tensor& input);
+  /// Whether forward() is one product and a bias: neither replaced, nor adapted, nor summed over ranks.
+  bool is_plain_product() const;
+  /// forward() of each of some plain products.
+  static std::vector<at::Tensor> forward_together(const std::vector<const MatrixLayer*>& layers,
+                                                  const at::Tensor& input);
   /// Puts `lora_A.weight` and `lora_B.weight` beside its own parameters. Before it is materialised, once.
   void adapt(const LowRankSpec& spec);
   /// Adds the adapter, if there is one, to the matrix and removes it.

@@ -18,7 +18,8 @@ class SharesInput {
   virtual std::vector<at::Tensor> compute_each(const std::vector<UnaryLayer*>& layers, const at::Tensor& input) = 0;
 };
 
-/// forward() of each, in this order.
+/// forward() of each, in this order. Plain products sum their gradients of the input as kernels::linear_products()
+/// does.
 std::vector<at::Tensor> forward_each(const std::vector<UnaryLayer*>& layers, const at::Tensor& input);
 
 }  // namespace trainctl::model
