@@ -32,7 +32,7 @@ def resolved(options):
 
 def peer_experiment(shown, options):
     dataset, model, optimizer = shown["dataset"], shown["model"], shown["optimizer"]
-    schedule = optimizer["schedule"]
+    schedule = optimizer["lr_scheduler"]
     fits = (dataset["kind"] == "text_lm" and dataset["tokenizer"] == "bytes" and dataset.get("eval") is None and model["kind"] == "gpt2"
             and optimizer["kind"] == "adamw" and schedule["kind"] == "cosine" and shown["accumulation"]["steps"] == 1)
     if not fits or len(dataset["train"]["files"]) != 1:
@@ -66,6 +66,9 @@ def table(ours, theirs, options):
     lines += [f"| {seed} | {a['loss']:.4f} | {b['loss']:.4f} | {a['loss'] / b['loss']:.4f} |" for seed, a, b in zip(options.seeds, ours, theirs)]
     means = [statistics.mean(result["loss"] for result in side) for side in (ours, theirs)]
     lines.append(f"| mean | {means[0]:.4f} | {means[1]:.4f} | **{means[0] / means[1]:.4f}** |")
+    if len(options.seeds) > 1:
+        error = (sum(statistics.variance(result["loss"] for result in side) for side in (ours, theirs)) / len(options.seeds)) ** 0.5
+        lines += ["", f"Difference of the means: {means[0] - means[1]:+.4f} ± {error:.4f} (standard error)."]
     return "\n".join(lines), means[0] / means[1]
 
 
