@@ -16,6 +16,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/exactness.h"
 #include "machine/cpu.h"
 
 namespace trainctl::kernels {
@@ -44,11 +45,6 @@ at::Tensor exact(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
   return at::matmul(weights, v.repeat_interleave(group, 1));
 }
 
-double difference(const at::Tensor& actual, const at::Tensor& expected) {
-  return actual.detach().to(at::kDouble).sub(expected.detach()).abs().max().item<double>() /
-         std::max(1.0, expected.detach().abs().max().item<double>());
-}
-
 /// What rounding once to the type may change.
 double tolerance_of(at::ScalarType type) {
   return type == at::kFloat ? 2e-6 : 0x1p-8;
@@ -74,7 +70,7 @@ void check(const Shape& shape, const at::Tensor& mask, Visible visible, at::Scal
   const at::Tensor factors = dropout_attention(all, dropout, range);
   const at::Tensor expected = exact(doubles[0], doubles[1], doubles[2], mask, visible, factors);
   CHECK(actual.scalar_type() == type);
-  CHECK(difference(actual, expected) <= tolerance_of(type));
+  CHECK(error_of(actual, expected, 1) <= tolerance_of(type));
   const at::Tensor cotangent = at::randn_like(actual);
   const auto given = torch::autograd::grad({actual}, inputs, {cotangent});
   const auto wanted = torch::autograd::grad({expected}, doubles, {cotangent.to(at::kDouble)});
@@ -82,7 +78,7 @@ void check(const Shape& shape, const at::Tensor& mask, Visible visible, at::Scal
     INFO("gradient " << i);
     CHECK(given[i].scalar_type() == type);
     // The mean of a row's gradients is a sum over d elements of the output, of bf16 each.
-    CHECK(difference(given[i], wanted[i]) <= (type == at::kFloat ? 1 : 4) * tolerance_of(type));
+    CHECK(error_of(given[i], wanted[i], 1) <= (type == at::kFloat ? 1 : 4) * tolerance_of(type));
   }
 }
 
@@ -150,7 +146,7 @@ TEST_CASE("scores that are huge or not a number stay what they are", "[kernels]"
   const at::Tensor k = heads(shape, 1);
   const at::Tensor v = heads(shape, 1);
   const at::Tensor expected = exact(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), {}, Visible::up_to_itself);
-  CHECK(difference(short_attention(q, k, v, {}, Visible::up_to_itself), expected) <= 1e-3);
+  CHECK(error_of(short_attention(q, k, v, {}, Visible::up_to_itself), expected, 1) <= 1e-3);
   at::Tensor poisoned = k.clone();
   poisoned.narrow(2, 5, 1).fill_(std::numeric_limits<double>::quiet_NaN());
   const at::Tensor output = short_attention(q, poisoned, v, {}, Visible::up_to_itself);

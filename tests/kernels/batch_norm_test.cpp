@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "kernels/exactness.h"
 #include "kernels/portable.h"
 
 namespace trainctl::kernels {
@@ -20,11 +21,6 @@ namespace {
 constexpr double kEps = 1e-5;
 
 /// Largest difference, relative to the largest magnitude.
-double difference(const at::Tensor& actual, const at::Tensor& expected) {
-  const double magnitude = expected.detach().abs().max().item<double>();
-  return actual.detach().to(at::kDouble).sub(expected.detach()).abs().max().item<double>() / std::max(magnitude, 1e-30);
-}
-
 at::Tensor images(std::vector<std::int64_t> shape) {
   return at::randn(shape).contiguous(at::MemoryFormat::ChannelsLast);
 }
@@ -64,10 +60,10 @@ void check(const at::Tensor& input, const After& after) {
   const at::Tensor expected = plain(exact[0], exact[1], exact[2], after.add ? exact[3] : at::Tensor(), after.relu);
   REQUIRE(actual.output.sizes() == expected.sizes());
   const at::Tensor theirs = plain(inputs[0], inputs[1], inputs[2], after.add ? inputs[3] : at::Tensor(), after.relu);
-  CHECK(difference(actual.output, expected) <= std::max(kTolerance, 2 * difference(theirs, expected)));
+  CHECK(error_of(actual.output, expected) <= std::max(kTolerance, 2 * error_of(theirs, expected)));
   const at::Tensor columns = exact[0].detach().transpose(0, 1).reshape({channels, -1});
-  CHECK(difference(actual.mean, columns.mean(1)) <= kTolerance);
-  CHECK(difference(actual.variance, columns.var(1)) <= kTolerance);
+  CHECK(error_of(actual.mean, columns.mean(1)) <= kTolerance);
+  CHECK(error_of(actual.variance, columns.var(1)) <= kTolerance);
   CHECK_FALSE(actual.mean.requires_grad());
 
   const at::Tensor cotangent = at::randn_like(input);
@@ -77,7 +73,7 @@ void check(const at::Tensor& input, const After& after) {
   for (std::size_t i = 0; i < given.size(); ++i) {
     INFO("gradient " << i);
     REQUIRE(given[i].sizes() == wanted[i].sizes());
-    CHECK(difference(given[i], wanted[i]) <= std::max(kTolerance, 2 * difference(floats[i], wanted[i])));
+    CHECK(error_of(given[i], wanted[i]) <= std::max(kTolerance, 2 * error_of(floats[i], wanted[i])));
   }
 }
 

@@ -16,6 +16,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "kernels/exactness.h"
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/rotary.h"
 #include "kernels/softmax_gradient.h"
@@ -26,11 +27,6 @@ namespace trainctl::kernels {
 namespace {
 
 /// Largest difference, relative to the largest magnitude.
-double difference(const at::Tensor& actual, const at::Tensor& expected) {
-  const double magnitude = expected.detach().abs().max().item<double>();
-  return actual.detach().sub(expected.detach()).abs().max().item<double>() / std::max(magnitude, 1e-30);
-}
-
 at::Tensor draw(std::vector<std::int64_t> shape, at::ScalarType dtype) {
   return at::randn(shape, dtype).requires_grad_(true);
 }
@@ -61,14 +57,14 @@ void check_cross_entropy(const Case& numbers, bool has_bias, double smoothing, s
   const at::Tensor expected = plain_loss(hidden, weight, bias, targets, smoothing);
   const at::Tensor actual =
       linear_cross_entropy(hidden, weight, bias, targets, {.label_smoothing = smoothing, .chunk_size = chunk});
-  CHECK(difference(actual, expected) <= numbers.tolerance);
+  CHECK(error_of(actual, expected) <= numbers.tolerance);
   // The mean over the rows, which is the likely one, and another.
   for (const double scale : {1.0 / 37, 0.3}) {
     const auto wanted = torch::autograd::grad({expected.mul(scale)}, inputs, {}, /*retain_graph=*/true);
     const at::Tensor again =
         linear_cross_entropy(hidden, weight, bias, targets, {.label_smoothing = smoothing, .chunk_size = chunk});
     const auto given = torch::autograd::grad({again.mul(scale)}, inputs);
-    for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(difference(given[i], wanted[i]) <= numbers.tolerance);
+    for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(error_of(given[i], wanted[i]) <= numbers.tolerance);
   }
 }
 
@@ -124,10 +120,10 @@ TEST_CASE("cross-entropy over a vocabulary that two ranks share is that over the
       std::thread other(work, 1);
       work(0);
       other.join();
-      for (const at::Tensor& loss : losses) CHECK(difference(loss, expected) <= 1e-12);
-      CHECK(difference(given[0][0].add(given[1][0]), wanted[0]) <= 1e-12);
+      for (const at::Tensor& loss : losses) CHECK(error_of(loss, expected) <= 1e-12);
+      CHECK(error_of(given[0][0].add(given[1][0]), wanted[0]) <= 1e-12);
       for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
-        CHECK(difference(at::cat({given[0][i], given[1][i]}), wanted[i]) <= 1e-12);
+        CHECK(error_of(at::cat({given[0][i], given[1][i]}), wanted[i]) <= 1e-12);
     }
 }
 
@@ -165,7 +161,7 @@ TEST_CASE("chunked cross-entropy takes less than half of the plain one's memory 
     // By norm: the largest single difference is fp32's own noise, 1e-6 between either and double precision.
     const double apart = given[i].sub(wanted[i]).norm().item<double>() / wanted[i].norm().item<double>();
     CHECK(apart <= 1e-6);
-    CHECK(difference(given[i], wanted[i]) <= 2e-6);
+    CHECK(error_of(given[i], wanted[i]) <= 2e-6);
   }
 }
 
@@ -183,7 +179,7 @@ TEST_CASE("the softmax's gradient in place is LibTorch's, for rows of any width 
       at::Tensor gradient = logits.clone();
       const at::Tensor actual = to_softmax_gradient(gradient, targets, smoothing);
       CHECK(gradient.to(at::kDouble).sub(exact.grad()).abs().max().item<double>() <= 5e-7);
-      CHECK(difference(actual.to(at::kDouble), losses) <= 2e-6);
+      CHECK(error_of(actual.to(at::kDouble), losses) <= 2e-6);
 
       const at::Tensor bias = at::randn({size});
       at::Tensor unbiased = logits.sub(bias);
@@ -194,7 +190,7 @@ TEST_CASE("the softmax's gradient in place is LibTorch's, for rows of any width 
       losses_again.sum().backward();
       const at::Tensor biased = to_softmax_gradient(unbiased, targets, smoothing, bias);
       CHECK(unbiased.to(at::kDouble).sub(exact_again.grad()).abs().max().item<double>() <= 5e-7);
-      CHECK(difference(biased.to(at::kDouble), losses_again) <= 2e-6);
+      CHECK(error_of(biased.to(at::kDouble), losses_again) <= 2e-6);
     }
 }
 
@@ -217,13 +213,13 @@ TEST_CASE("SwiGLU is silu(gate) · up", "[kernels]") {
       const at::Tensor cotangent = at::randn({3, 7, size}, numbers.dtype);
       const at::Tensor expected = at::silu(gate).mul(up);
       const at::Tensor actual = swiglu(gate, up);
-      CHECK(difference(actual, expected) <= numbers.tolerance);
+      CHECK(error_of(actual, expected) <= numbers.tolerance);
       const auto wanted = torch::autograd::grad({expected}, {gate, up}, {cotangent});
       const auto given = torch::autograd::grad({actual}, {gate, up}, {cotangent});
-      for (std::size_t i = 0; i < 2; ++i) CHECK(difference(given[i], wanted[i]) <= numbers.tolerance);
+      for (std::size_t i = 0; i < 2; ++i) CHECK(error_of(given[i], wanted[i]) <= numbers.tolerance);
     }
   const at::Tensor extremes = at::scalar_tensor(1000, at::kFloat).mul(at::linspace(-1, 1, 33));
-  CHECK(difference(swiglu(extremes, at::ones_like(extremes)), at::silu(extremes)) <= kFloatCase.tolerance);
+  CHECK(error_of(swiglu(extremes, at::ones_like(extremes)), at::silu(extremes)) <= kFloatCase.tolerance);
 }
 
 at::Tensor rotated(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine) {
@@ -246,10 +242,10 @@ TEST_CASE("rotary embedding is the textbook's, for views and per-row positions t
       const at::Tensor cotangent = at::randn({2, 3, 5, 8}, numbers.dtype);
       const at::Tensor expected = rotated(heads, cosine, sine);
       const at::Tensor actual = rotate(heads, cosine, sine);
-      CHECK(difference(actual, expected) <= numbers.tolerance);
+      CHECK(error_of(actual, expected) <= numbers.tolerance);
       const auto wanted = torch::autograd::grad({expected}, {hidden}, {cotangent});
       const auto given = torch::autograd::grad({actual}, {hidden}, {cotangent});
-      CHECK(difference(given[0], wanted[0]) <= numbers.tolerance);
+      CHECK(error_of(given[0], wanted[0]) <= numbers.tolerance);
     }
 }
 

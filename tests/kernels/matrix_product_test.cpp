@@ -16,17 +16,10 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/exactness.h"
+
 namespace trainctl::kernels {
 namespace {
-
-double difference(const at::Tensor& actual, const at::Tensor& expected) {
-  const double magnitude = expected.detach().abs().max().item<double>();
-  return actual.detach().to(at::kDouble).sub(expected.detach()).abs().max().item<double>() / magnitude;
-}
-
-at::Tensor as_double(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kDouble).requires_grad_(true);
-}
 
 constexpr ProductLibrary kLibraries[] = {ProductLibrary::mkl, ProductLibrary::onednn};
 constexpr std::optional<ProductLibrary> kChoices[] = {ProductLibrary::mkl, ProductLibrary::onednn, std::nullopt};
@@ -37,17 +30,17 @@ void check_linear(const at::Tensor& input, const at::Tensor& weight, const at::T
   const at::Tensor w = weight.detach().requires_grad_(true);
   const at::Tensor b = bias.detach().requires_grad_(true);
   const at::Tensor cotangent = at::randn_like(at::linear(input, weight));
-  const std::vector<at::Tensor> exact{as_double(x), as_double(w), as_double(b)};
+  const std::vector<at::Tensor> exact{exactly(x), exactly(w), exactly(b)};
   const at::Tensor expected = at::linear(exact[0], exact[1], exact[2]);
   const at::Tensor actual = linear_product(x, w, b, library);
   CHECK(actual.sizes() == expected.sizes());
-  CHECK(difference(actual, expected) <= 2e-6);
+  CHECK(error_of(actual, expected) <= 2e-6);
   const auto wanted = torch::autograd::grad({expected}, exact, {cotangent.to(at::kDouble)});
   const auto given = torch::autograd::grad({actual}, {x, w, b}, {cotangent});
   for (std::size_t i = 0; i < given.size(); ++i) {
     INFO("gradient " << i);
     CHECK(given[i].sizes() == wanted[i].sizes());
-    CHECK(difference(given[i], wanted[i]) <= 4e-6);
+    CHECK(error_of(given[i], wanted[i]) <= 4e-6);
   }
 }
 
@@ -112,7 +105,7 @@ TEST_CASE("layers of one input give the exact products, and the exact sum of its
         const at::Tensor expected =
             at::linear(exact.input, layer.weight, layer.bias.defined() ? std::optional(layer.bias) : std::nullopt);
         CHECK(outputs[i].sizes() == expected.sizes());
-        CHECK(difference(outputs[i], expected) <= 2e-6);
+        CHECK(error_of(outputs[i], expected) <= 2e-6);
         const at::Tensor cotangent = at::randn_like(expected);
         exact_sum = exact_sum.add(expected.mul(cotangent).sum());
         sum = sum.add(outputs[i].mul(cotangent.to(at::kFloat)).sum().to(at::kDouble));
@@ -123,7 +116,7 @@ TEST_CASE("layers of one input give the exact products, and the exact sum of its
         INFO("gradient " << i);
         CHECK(given[i].sizes() == wanted[i].sizes());
         CHECK(given[i].strides() == wanted[i].strides());
-        CHECK(difference(given[i], wanted[i]) <= 4e-6);
+        CHECK(error_of(given[i], wanted[i]) <= 4e-6);
       }
     }
 }
@@ -135,7 +128,7 @@ TEST_CASE("layers of one input need no gradient of what is frozen, and none of w
                                           {at::randn({160, 96}).requires_grad_(true), {}}};
   const std::vector<at::Tensor> outputs = linear_products(input, layers, ProductLibrary::mkl);
   outputs[0].sum().add(outputs[1].sum()).backward();
-  CHECK(difference(input.grad(), layers[0].weight.sum(0).add(layers[1].weight.sum(0)).expand({64, 96})) <= 4e-6);
+  CHECK(error_of(input.grad(), layers[0].weight.sum(0).add(layers[1].weight.sum(0)).expand({64, 96})) <= 4e-6);
   CHECK_FALSE(layers[0].weight.grad().defined());
   CHECK(layers[1].weight.grad().defined());
   CHECK_FALSE(layers[2].weight.grad().defined());
@@ -150,10 +143,10 @@ TEST_CASE("products as wide as a vocabulary, and of other types, are the exact o
       const at::Tensor left = at::randn({40, 64});
       const at::Tensor right = at::randn({width, 64});
       const at::Tensor expected = at::mm(left.to(at::kDouble), right.t().to(at::kDouble));
-      CHECK(difference(matrix_product(left, right.t(), library), expected) <= 2e-6);
-      CHECK(difference(matrix_product(left, right.t().contiguous(), library), expected) <= 2e-6);
-      CHECK(difference(matrix_product(left.to(at::kDouble), right.t().to(at::kDouble), library), expected) <= 1e-14);
-      CHECK(difference(matrix_product(right, left.t(), library), expected.t()) <= 2e-6);
+      CHECK(error_of(matrix_product(left, right.t(), library), expected) <= 2e-6);
+      CHECK(error_of(matrix_product(left, right.t().contiguous(), library), expected) <= 2e-6);
+      CHECK(error_of(matrix_product(left.to(at::kDouble), right.t().to(at::kDouble), library), expected) <= 1e-14);
+      CHECK(error_of(matrix_product(right, left.t(), library), expected.t()) <= 2e-6);
     }
 }
 
@@ -166,20 +159,20 @@ TEST_CASE("a product whose left side lies transposed, alone or added to a sum, i
     for (const at::Tensor& factor : {right, transposed}) {
       const at::Tensor expected = at::mm(left.to(at::kDouble), factor.to(at::kDouble));
       for (const std::optional<ProductLibrary> library : kChoices)
-        CHECK(difference(matrix_product(left, factor, library), expected) <= 4e-6);
+        CHECK(error_of(matrix_product(left, factor, library), expected) <= 4e-6);
       at::Tensor sum = at::randn({130, 96});
       const at::Tensor wanted = sum.to(at::kDouble).add(expected);
       add_matrix_product(sum, left, factor);
-      CHECK(difference(sum, wanted) <= 4e-6);
+      CHECK(error_of(sum, wanted) <= 4e-6);
       at::Tensor unset = at::full({130, 96}, std::nan(""));
       add_matrix_product(unset, left, factor, 0);
-      CHECK(difference(unset, expected) <= 4e-6);
+      CHECK(error_of(unset, expected) <= 4e-6);
     }
     at::Tensor wide = at::ones({130, 96}, at::kDouble);
     add_matrix_product(wide, left, right);
-    CHECK(difference(wide, at::mm(left, right).to(at::kDouble).add(1)) <= 1e-12);
+    CHECK(error_of(wide, at::mm(left, right).to(at::kDouble).add(1)) <= 1e-12);
     add_matrix_product(wide.fill_(std::nan("")), left, right, 0);
-    CHECK(difference(wide, at::mm(left, right).to(at::kDouble)) <= 1e-12);
+    CHECK(error_of(wide, at::mm(left, right).to(at::kDouble)) <= 1e-12);
   }
 }
 
@@ -188,11 +181,11 @@ TEST_CASE("a product as tall as a vocabulary, alone or added to a sum, is the ex
   const at::Tensor right = at::randn({40, 64});
   const at::Tensor expected = at::mm(left.to(at::kDouble), right.to(at::kDouble));
   for (const std::optional<ProductLibrary> library : kChoices)
-    CHECK(difference(matrix_product(left, right, library), expected) <= 4e-6);
+    CHECK(error_of(matrix_product(left, right, library), expected) <= 4e-6);
   at::Tensor sum = at::randn({9000, 64});
   const at::Tensor wanted = sum.to(at::kDouble).add(expected);
   add_matrix_product(sum, left, right);
-  CHECK(difference(sum, wanted) <= 4e-6);
+  CHECK(error_of(sum, wanted) <= 4e-6);
 }
 
 }  // namespace

@@ -13,17 +13,13 @@
 #include <limits>
 
 #include "kernels/convolution.h"
+#include "kernels/exactness.h"
 #include "kernels/portable.h"
 
 namespace trainctl::kernels {
 namespace {
 
 /// Largest difference, relative to the largest magnitude.
-double difference(const at::Tensor& actual, const at::Tensor& expected) {
-  const double magnitude = expected.detach().abs().max().item<double>();
-  return actual.detach().to(at::kDouble).sub(expected.detach()).abs().max().item<double>() / magnitude;
-}
-
 at::Tensor draw(std::vector<std::int64_t> shape) {
   return at::randn(shape).contiguous(at::MemoryFormat::ChannelsLast);
 }
@@ -55,15 +51,15 @@ void check(const Shape& shape, double magnitude = 1) {
   CHECK(actual.is_contiguous(at::MemoryFormat::ChannelsLast));
   // Short sums have errors of an ulp or two either way.
   constexpr double kFewUlps = 6e-7;
-  CHECK(difference(actual, expected) <= std::max(kFewUlps, 2 * difference(plain, expected)));
-  CHECK(difference(actual, expected) <= 2e-6);
+  CHECK(error_of(actual, expected) <= std::max(kFewUlps, 2 * error_of(plain, expected)));
+  CHECK(error_of(actual, expected) <= 2e-6);
   const at::Tensor cotangent = at::randn_like(actual.detach());
   const auto wanted = torch::autograd::grad({expected}, exact, {cotangent.to(at::kDouble)});
   const auto given = torch::autograd::grad({actual}, inputs, {cotangent});
   for (std::size_t i = 0; i < given.size(); ++i) {
     INFO("gradient " << i);
     REQUIRE(given[i].sizes() == wanted[i].sizes());
-    CHECK(difference(given[i], wanted[i]) <= 4e-6);
+    CHECK(error_of(given[i], wanted[i]) <= 4e-6);
   }
 }
 
@@ -105,8 +101,8 @@ TEST_CASE("Winograd's gradients follow what is asked for, and any layout of the 
   const auto both = gradients(winograd_convolution(input, weight), {input, weight});
   CHECK(gradients(winograd_convolution(x, weight), {weight})[0].equal(both[1]));
   CHECK(gradients(winograd_convolution(input, w), {input})[0].equal(both[0]));
-  CHECK(difference(both[0], gradients(direct(input, weight), {input})[0]) <= 4e-6);
-  CHECK(difference(both[1], gradients(direct(input, weight), {weight})[0]) <= 4e-6);
+  CHECK(error_of(both[0], gradients(direct(input, weight), {input})[0]) <= 4e-6);
+  CHECK(error_of(both[1], gradients(direct(input, weight), {weight})[0]) <= 4e-6);
 }
 
 TEST_CASE("a pixel that is not a number spoils the tiles that it touches and no others", "[kernels]") {
@@ -136,7 +132,7 @@ TEST_CASE("Winograd's output doesn't depend on the number of threads, its gradie
   CHECK(one[0].equal(three[0]));
   CHECK(one[2].equal(three[2]));
   CHECK(three[1].equal(again[1]));
-  CHECK(difference(one[1], three[1].to(at::kDouble)) <= 1e-6);
+  CHECK(error_of(one[1], three[1].to(at::kDouble)) <= 1e-6);
 }
 
 TEST_CASE("convolutions take Winograd's algorithm where it suits them and nobody forbids it", "[kernels]") {
