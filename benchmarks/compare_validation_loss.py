@@ -49,7 +49,7 @@ def train_ours(experiment, seed, options, directory):
     run_dir = tempfile.mkdtemp(dir=directory)
     steps = experiment["steps"]
     run([options.trainctl, "train", options.config, "--run-dir", run_dir, "--resume", "never", "--no-progress", "--log-level", "warning",
-         "--set", f"seed={seed}", "--set", f"train.steps={steps}", "--set", "train.eval_every=0", "--set", f"device.num_threads={options.threads}"])
+         "--set", f"seed={seed}", "--set", f"train.steps={steps}", "--set", "train.eval_every=auto", "--set", f"device.num_threads={options.threads}"])
     summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text())
     return {"loss": summary["final_metrics"]["loss"], "num_parameters": summary["num_parameters"], "seconds": summary["wall_s"]}
 
