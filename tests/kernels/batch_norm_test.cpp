@@ -20,7 +20,6 @@ namespace {
 
 constexpr double kEps = 1e-5;
 
-/// Largest difference, relative to the largest magnitude.
 at::Tensor images(std::vector<std::int64_t> shape) {
   return at::randn(shape).contiguous(at::MemoryFormat::ChannelsLast);
 }

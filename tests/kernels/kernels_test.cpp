@@ -26,7 +26,6 @@
 namespace trainctl::kernels {
 namespace {
 
-/// Largest difference, relative to the largest magnitude.
 at::Tensor draw(std::vector<std::int64_t> shape, at::ScalarType dtype) {
   return at::randn(shape, dtype).requires_grad_(true);
 }

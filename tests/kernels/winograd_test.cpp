@@ -19,7 +19,6 @@
 namespace trainctl::kernels {
 namespace {
 
-/// Largest difference, relative to the largest magnitude.
 at::Tensor draw(std::vector<std::int64_t> shape) {
   return at::randn(shape).contiguous(at::MemoryFormat::ChannelsLast);
 }
