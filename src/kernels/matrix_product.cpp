@@ -126,13 +126,9 @@ struct OneDnnLinearFunction final : torch::autograd::Function<OneDnnLinearFuncti
   }
 };
 
-std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional(tensor) : std::nullopt;
-}
-
 /// The layers' weights come first, then those of their biases that are there.
 struct LinearProductsFunction final : torch::autograd::Function<LinearProductsFunction> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& input, const at::TensorList& parameters,
+  static variable_list forward(AutogradContext* context, const at::Tensor& input, const at::TensorList& /*parameters*/,
                                const std::vector<LinearFactors>& layers) {
     RECORD_FUNCTION("trainctl::linear_products", std::vector<c10::IValue>({input}));
     variable_list saved{input};
@@ -140,13 +136,12 @@ struct LinearProductsFunction final : torch::autograd::Function<LinearProductsFu
     variable_list outputs;
     for (const LinearFactors& layer : layers) {
       saved.push_back(layer.weight);
-      has_bias.push_back(layer.bias.defined());
-      outputs.push_back(at::linear(input, layer.weight, if_defined(layer.bias)));
+      has_bias.push_back(layer.bias.has_value());
+      outputs.push_back(at::linear(input, layer.weight, layer.bias));
     }
     context->save_for_backward(saved);
     context->set_materialize_grads(false);  // what isn't used has no gradient
     context->saved_data["has_bias"] = has_bias;
-    context->saved_data["parameters"] = static_cast<std::int64_t>(parameters.size());
     return outputs;
   }
 
@@ -155,8 +150,8 @@ struct LinearProductsFunction final : torch::autograd::Function<LinearProductsFu
     const at::Tensor& input = saved[0];
     const at::Tensor rows = input.reshape({-1, input.size(-1)});
     const c10::List<bool> has_bias = context->saved_data["has_bias"].toBoolList();
-    const auto num_parameters = static_cast<std::size_t>(context->saved_data["parameters"].toInt());
-    variable_list gradients(1 + num_parameters + 1);
+    const auto num_biases = static_cast<std::size_t>(std::count(has_bias.begin(), has_bias.end(), true));
+    variable_list gradients(1 + output_gradients.size() + num_biases + 1);
     std::size_t bias = output_gradients.size();  // the place among the parameters
     at::Tensor sum;
     for (std::size_t layer = 0; layer < output_gradients.size(); ++layer) {
@@ -204,13 +199,13 @@ std::vector<at::Tensor> linear_products(const at::Tensor& input, const std::vect
   std::vector<at::Tensor> outputs;
   if (!shares_input_gradient(input, library)) {
     for (const LinearFactors& layer : layers)
-      outputs.push_back(linear_product(input, layer.weight, if_defined(layer.bias), library));
+      outputs.push_back(linear_product(input, layer.weight, layer.bias, library));
     return outputs;
   }
   std::vector<at::Tensor> parameters;
   for (const LinearFactors& layer : layers) parameters.push_back(layer.weight);
   for (const LinearFactors& layer : layers)
-    if (layer.bias.defined()) parameters.push_back(layer.bias);
+    if (layer.bias) parameters.push_back(*layer.bias);
   return LinearProductsFunction::apply(input, at::TensorList(parameters), layers);
 }
 

@@ -19,10 +19,10 @@ ProductLibrary product_library();
 at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias = {},
                           ProductLibrary library = product_library());
 
-/// A linear layer's matrix [out, in] and its bias [out], which may be undefined.
+/// A linear layer's matrix [out, in] and its bias [out], if it has one.
 struct LinearFactors {
   at::Tensor weight;
-  at::Tensor bias;
+  std::optional<at::Tensor> bias;
 };
 
 /// Whether linear_products() does more than its layers one by one: in fp32 on CPUs whose products are MKL's.

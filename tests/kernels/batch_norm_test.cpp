@@ -24,10 +24,6 @@ at::Tensor images(std::vector<std::int64_t> shape) {
   return at::randn(shape).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-at::Tensor as_double(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kDouble).requires_grad_(true);
-}
-
 at::Tensor plain(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& add,
                  bool relu) {
   at::Tensor y = at::batch_norm(x, weight, bias, {}, {}, /*training=*/true, 0.1, kEps, false);
@@ -51,7 +47,7 @@ void check(const at::Tensor& input, const After& after) {
   std::vector<at::Tensor> exact;
   for (at::Tensor& tensor : inputs) {
     tensor = tensor.detach().requires_grad_(true);
-    exact.push_back(as_double(tensor));
+    exact.push_back(exactly(tensor));
   }
   const BatchNormResult actual =
       batch_norm(inputs[0], inputs[1], inputs[2], kEps,

@@ -73,16 +73,15 @@ struct Layers {
   std::vector<LinearFactors> layers;
 
   std::vector<at::Tensor> leaves() const {
-    return {input, layers[0].weight, layers[1].weight, layers[2].weight, layers[0].bias, layers[2].bias};
+    return {input, layers[0].weight, layers[1].weight, layers[2].weight, *layers[0].bias, *layers[2].bias};
   }
 };
 
 Layers as_leaves(const Layers& of, at::ScalarType dtype) {
-  const auto leaf = [dtype](const at::Tensor& tensor) {
-    return tensor.defined() ? tensor.detach().to(dtype).requires_grad_(true) : tensor;
-  };
+  const auto leaf = [dtype](const at::Tensor& tensor) { return tensor.detach().to(dtype).requires_grad_(true); };
   Layers result{.input = leaf(of.input), .layers = {}};
-  for (const LinearFactors& layer : of.layers) result.layers.push_back({leaf(layer.weight), leaf(layer.bias)});
+  for (const LinearFactors& layer : of.layers)
+    result.layers.push_back({leaf(layer.weight), layer.bias ? std::optional(leaf(*layer.bias)) : std::nullopt});
   return result;
 }
 
@@ -102,8 +101,7 @@ TEST_CASE("layers of one input give the exact products, and the exact sum of its
       at::Tensor exact_sum = at::zeros({}, at::kDouble);
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         const LinearFactors& layer = exact.layers[i];
-        const at::Tensor expected =
-            at::linear(exact.input, layer.weight, layer.bias.defined() ? std::optional(layer.bias) : std::nullopt);
+        const at::Tensor expected = at::linear(exact.input, layer.weight, layer.bias);
         CHECK(outputs[i].sizes() == expected.sizes());
         CHECK(error_of(outputs[i], expected) <= 2e-6);
         const at::Tensor cotangent = at::randn_like(expected);

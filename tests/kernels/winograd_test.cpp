@@ -23,10 +23,6 @@ at::Tensor draw(std::vector<std::int64_t> shape) {
   return at::randn(shape).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-at::Tensor as_double(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kDouble).requires_grad_(true);
-}
-
 at::Tensor direct(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias = {}) {
   return at::conv2d(input, weight, bias, {1, 1}, at::IntArrayRef{1, 1});
 }
@@ -44,7 +40,7 @@ void check(const Shape& shape, double magnitude = 1) {
   const at::Tensor w = draw({shape.outputs, shape.inputs, 3, 3}).mul_(0.1).requires_grad_(true);
   const at::Tensor b = at::randn({shape.outputs}).mul_(magnitude).requires_grad_(true);
   const at::Tensor actual = winograd_convolution(x, w, b), plain = direct(x, w, b);
-  const std::vector<at::Tensor> inputs{x, w, b}, exact{as_double(x), as_double(w), as_double(b)};
+  const std::vector<at::Tensor> inputs{x, w, b}, exact{exactly(x), exactly(w), exactly(b)};
   const at::Tensor expected = direct(exact[0], exact[1], exact[2]);
   REQUIRE(actual.sizes() == expected.sizes());
   CHECK(actual.is_contiguous(at::MemoryFormat::ChannelsLast));

@@ -11,6 +11,13 @@
 #include "kernels/portable.h"
 
 namespace trainctl::model {
+namespace {
+
+std::optional<at::Tensor> if_any(const at::Tensor* tensor) {
+  return tensor == nullptr ? std::nullopt : std::optional(*tensor);
+}
+
+}  // namespace
 
 LowRankAdapter::LowRankAdapter(std::int64_t in_features, std::int64_t out_features, const LowRankSpec& spec)
     : a_(parameter("lora_A.weight", {spec.rank, in_features},
@@ -44,7 +51,7 @@ at::Tensor LowRankAdapter::product() const {
 }
 
 at::Tensor MatrixLayer::compute(const at::Tensor& input) {
-  return multiply(input, bias() == nullptr ? std::nullopt : std::optional(*bias()));
+  return multiply(input, if_any(bias()));
 }
 
 MatrixLayer::BeforeBias MatrixLayer::forward_before_bias(const at::Tensor& input) {
@@ -63,8 +70,7 @@ bool MatrixLayer::is_plain_product() const {
 std::vector<at::Tensor> MatrixLayer::forward_together(const std::vector<const MatrixLayer*>& layers,
                                                       const at::Tensor& input) {
   std::vector<kernels::LinearFactors> factors;
-  for (const MatrixLayer* layer : layers)
-    factors.push_back({.weight = layer->matrix(), .bias = layer->bias() == nullptr ? at::Tensor() : *layer->bias()});
+  for (const MatrixLayer* layer : layers) factors.push_back({.weight = layer->matrix(), .bias = if_any(layer->bias())});
   return kernels::linear_products(input, factors);
 }
 
