@@ -39,8 +39,19 @@ class Machine:
     def program(self, path, *arguments, **settings):
         """Runs a program to its end, on one thread: emulated threads cost more than they give."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.directory / "cache_home"), **settings}
-        return subprocess.run([*self.cpu.runner(), str(path), *map(str, arguments)], cwd=self.directory, env=environment, timeout=LONGEST_S,
-                              capture_output=True, text=True)
+        words = [*self.cpu.runner(), *map(str, (path, *arguments))]
+        with subprocess.Popen(words, cwd=self.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                out, err = process.communicate(timeout=LONGEST_S)
+            except subprocess.TimeoutExpired:
+                try:
+                    threads = threads_of(process.pid)
+                finally:
+                    process.kill()
+                out, err = process.communicate()
+                last = (without_warnings(out + err) or ["none"])[-1]
+                raise Failure(f"not done after {LONGEST_S} s: {' '.join(words)}; last line: {last}; threads: {threads}") from None
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def unemulated(self):
         """This directory on this machine's own CPU."""
@@ -66,8 +77,24 @@ class Machine:
         return [record for record in map(json.loads, lines) if record["event"] == event]
 
 
+def threads_of(process):
+    """What each thread of a process waits for, and the CPU time that it has taken."""
+    found = []
+    for thread in sorted(pathlib.Path(f"/proc/{process}/task").iterdir()):
+        name, place = (thread / "comm").read_text().strip(), (thread / "wchan").read_text()
+        state, *fields = (thread / "stat").read_text().rpartition(")")[2].split()
+        seconds = sum(map(int, fields[10:12])) / os.sysconf("SC_CLK_TCK")
+        found.append(f"{name} {state} in {place} ({seconds:.1f} s)")
+    return ", ".join(found)
+
+
+def without_warnings(output):
+    """The lines of a program's output, without what qemu says of features, and without stacks."""
+    return [line for line in output.splitlines() if line.strip() and "TCG doesn't support" not in line and not line.startswith("frame #")]
+
+
 def message_of(result):
-    """The error in a program's output, without what qemu says of features, stacks and this machine's paths."""
-    lines = [line for line in (result.stderr + result.stdout).splitlines() if line.strip() and "TCG doesn't support" not in line and not line.startswith("frame #")]
+    """The error in a program's output, without this machine's paths."""
+    lines = without_warnings(result.stderr + result.stdout)
     errors = [line for line in lines if line.startswith("trainctl:") or "FAILED" in line or "uncaught target signal" in line]
     return (errors or lines or ["no output"])[0].removeprefix("trainctl: ").replace(f"{ROOT}/", "")
