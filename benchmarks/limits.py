@@ -3,12 +3,12 @@
 
   limits.py [--workload demo_cnn resnet18 bert …] [--threads N] [--rounds 3] [--seconds 0.3] [--peers tuned] [--json FILE]
 
-The shapes of each workload's products and convolutions are those that stock PyTorch's profiler sees in one step. The products within its
-fused attention are counted, too, of which a causal one needs half. Each is computed by every library that is here: MKL and oneDNN of
-LibTorch, and OpenBLAS and BLIS where Debian's libopenblas0-pthread and libblis4-pthread are installed. Convolutions are oneDNN's, in both
-layouts of memory. The limit of a step is the sum of the fastest times and the time in which the optimizer's bytes pass the memory; all else
-is free. Activations, norms, losses and launches so lie beyond the limit, as does any algorithm with less arithmetic. The share of the limit
-is limit / step. The steps are those of compare_step.py, in the same run.
+The shapes of each workload's products and convolutions are those that stock PyTorch's profiler sees in one step. Each is computed by
+every library that is here: MKL and oneDNN of LibTorch, and OpenBLAS and BLIS where Debian's libopenblas0-pthread and libblis4-pthread are
+installed. Convolutions are oneDNN's, in both layouts of memory. Fused attention is LibTorch's operator, or its products alone. The limit of
+a step is the sum of the fastest times and the time in which the optimizer's bytes pass the memory; all else is free. Activations, norms,
+losses and launches so lie beyond the limit, as does any algorithm with less arithmetic. The share of the limit is limit / step. The steps
+are those of compare_step.py, in the same run.
 """
 import collections
 import ctypes
@@ -30,8 +30,8 @@ import step as peer_step
 ROW_MAJOR, AS_IT_IS, TRANSPOSED = 101, 111, 112
 PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"}
 CONVOLUTIONS = {"aten::mkldnn_convolution": "forward", "aten::convolution_backward": "backward"}
-FUSED_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
-CAUSAL = "causal bmm"  # of a product, half is needed
+FUSED_ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
+ATTENTION = {f"aten::{FUSED_ATTENTION}": "forward", f"aten::{FUSED_ATTENTION}_backward": "backward"}
 # Libraries of Debian, by the name of their file and of the function that sets their threads.
 BLAS = {"OpenBLAS": ("libopenblas.so.0", "openblas_set_num_threads"), "BLIS": ("libblis.so.4", "bli_thread_set_num_threads")}
 # Bytes of a parameter that AdamW reads and writes: value, gradient, two averages; value and averages again.
@@ -82,25 +82,10 @@ def operators_of(workload, threads):
     calls = collections.Counter()
     for event in events:
         name, given = event.get("name"), event.get("args", {})
-        if name in (FUSED_ATTENTION, FUSED_ATTENTION + "_backward"):
-            calls.update(products_of_attention(name, given["Input Dims"], given["Concrete Inputs"]))
-        elif name in PRODUCTS or name in CONVOLUTIONS:
+        if name in PRODUCTS or name in CONVOLUTIONS or name in ATTENTION:
             concrete = tuple(given["Concrete Inputs"])
             calls[name, tuple(tuple(dims) for dims in given["Input Dims"]), tuple(tuple(strides) for strides in given["Input Strides"]), concrete] += 1
     return calls, sum(parameter.numel() for parameter in one.model.parameters())
-
-
-def products_of_attention(name, dims, concrete):
-    """Counts products as operators_of() does: of Q Kᵀ, of P V and of their gradients."""
-    is_backward = name != FUSED_ATTENTION
-    (batch, heads, rows, size), columns = dims[1 if is_backward else 0], dims[2 if is_backward else 1][2]
-    is_causal = concrete[7 if is_backward else 4] == "True"
-    row_major, turned = (2, 1), (1, 2)  # strides
-    scores = (batch * heads, rows, size), (batch * heads, size, columns), row_major, turned  # Q Kᵀ, and the gradient times Vᵀ
-    sums = (batch * heads, rows, columns), (batch * heads, columns, size), row_major, row_major  # P V, and the gradient of Q
-    from_rows = (batch * heads, columns, rows), (batch * heads, rows, size), turned, row_major  # the gradients of K and V
-    products = [scores, sums, from_rows, from_rows] if is_backward else [scores, sums]
-    return [(CAUSAL if is_causal else "aten::bmm", (left, right), (of_left, of_right), ()) for left, right, of_left, of_right in products]
 
 
 def is_transposed(strides):
@@ -162,6 +147,30 @@ def convolution_times(name, dims, concrete, least):
     return times, flops
 
 
+def attention_times(name, dims, concrete, least):
+    """Way -> seconds of attention: LibTorch's operator as a whole, or MKL's products alone. Of causal attention, half of each product is
+    needed. And its FLOPs."""
+    backward = ATTENTION[name] == "backward"
+    shift = 1 if backward else 0
+    q, k, v = (torch.randn(*shape) for shape in dims[shift:shift + 3])
+    is_causal = concrete[7 if backward else 4] == "True"
+    operator, gradients = getattr(torch.ops.aten, FUSED_ATTENTION), getattr(torch.ops.aten, FUSED_ATTENTION + "_backward")
+    output, log_sums = operator(q, k, v, 0.0, is_causal)
+    (batch, heads, rows, size), columns = q.shape, k.shape[2]
+    count = batch * heads
+    scores = (count, rows, size), (count, size, columns), (False, True)  # Q Kᵀ, and the gradient times Vᵀ
+    sums = (count, rows, columns), (count, columns, size), (False, False)  # P V, and the gradient of Q
+    turned = (count, columns, rows), (count, rows, size), (True, False)  # the gradients of K and V
+    products = [scores, sums, turned, turned] if backward else [scores, sums]
+    part = 0.5 if is_causal else 1
+    times = {"MKL's products": part * sum(product_times(*product, {}, least)["MKL"] for product in products)}
+    if backward:
+        times["LibTorch"] = seconds_of(lambda: gradients(output, q, k, v, output, log_sums, 0.0, is_causal), least)
+    else:
+        times["LibTorch"] = seconds_of(lambda: operator(q, k, v, 0.0, is_causal), least)
+    return times, part * sum(product_flops(left, right) for left, right, _ in products)
+
+
 def bandwidth(least):
     """Bytes a second of a large copy: each is read and written."""
     source = torch.randn(64 << 20)
@@ -183,15 +192,15 @@ def measured_operators(calls, blas, options):
             times, flops = convolution_times(name, dims, concrete, options.seconds)
             shift = 1 if CONVOLUTIONS[name] == "backward" else 0
             label = f"convolution {CONVOLUTIONS[name]} {list(dims[shift])} {list(dims[shift + 1])}"
+        elif name in ATTENTION:
+            times, flops = attention_times(name, dims, concrete, options.seconds)
+            label = f"attention {ATTENTION[name]} {list(dims[0])}"
         else:
             first = 1 if name in ("aten::addmm", "aten::baddbmm") else 0
             left, right = dims[first], dims[first + 1]
             transposed = is_transposed(strides[first]), is_transposed(strides[first + 1])
             times, flops = product_times(left, right, transposed, blas, options.seconds), product_flops(left, right)
-            if name == CAUSAL:
-                flops, times = flops / 2, {library: seconds / 2 for library, seconds in times.items()}
-            kind = "half of a product" if name == CAUSAL else "product"
-            label = f"{kind} {list(left)}{'ᵀ' if transposed[0] else ''} {list(right)}{'ᵀ' if transposed[1] else ''}"
+            label = f"product {list(left)}{'ᵀ' if transposed[0] else ''} {list(right)}{'ᵀ' if transposed[1] else ''}"
         rows.append((label, count, flops, times))
     return sorted(rows, key=lambda row: -row[1] * min(row[3].values()))
 
