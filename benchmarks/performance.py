@@ -40,8 +40,8 @@ optimizer (AdamW), precision and threads. trainctl runs whole, with loader, log 
 - `trainer`: transformers' Trainer, tuned, for the networks that are transformers' own. Clipping and its loader are in its step.
 - bf16 is LibTorch's autocast for PyTorch. trainctl has the same products, and loops of its own between them. On a CPU without AMX, bf16 may
   take longer than fp32: compare the tables.
-- The limit of a step is what its products (attention's, too), convolutions and the optimizer's traffic take, each by the fastest of the
-  libraries that `benchmarks/limits.py` finds. Less arithmetic (Winograd) goes beyond it.
+- The limit of a step is what its products, convolutions and the optimizer's traffic take, each by the fastest of the libraries that
+  `benchmarks/limits.py` finds. Less arithmetic (Winograd) goes beyond it. Attention's products count, too.
 
 """
 
