@@ -148,8 +148,8 @@ def convolution_times(name, dims, concrete, least):
 
 
 def attention_times(name, dims, concrete, least):
-    """Way -> seconds of attention: LibTorch's operator as a whole, or MKL's products alone. Of causal attention, half of each product is
-    needed. And its FLOPs."""
+    """Way -> seconds of attention, and its FLOPs: LibTorch's operator as a whole, or MKL's products alone. Causal attention needs half of
+    each product."""
     backward = ATTENTION[name] == "backward"
     shift = 1 if backward else 0
     q, k, v = (torch.randn(*shape) for shape in dims[shift:shift + 3])
@@ -163,11 +163,8 @@ def attention_times(name, dims, concrete, least):
     turned = (count, columns, rows), (count, rows, size), (True, False)  # the gradients of K and V
     products = [scores, sums, turned, turned] if backward else [scores, sums]
     part = 0.5 if is_causal else 1
-    times = {"MKL's products": part * sum(product_times(*product, {}, least)["MKL"] for product in products)}
-    if backward:
-        times["LibTorch"] = seconds_of(lambda: gradients(output, q, k, v, output, log_sums, 0.0, is_causal), least)
-    else:
-        times["LibTorch"] = seconds_of(lambda: operator(q, k, v, 0.0, is_causal), least)
+    whole = (lambda: gradients(output, q, k, v, output, log_sums, 0.0, is_causal)) if backward else (lambda: operator(q, k, v, 0.0, is_causal))
+    times = {"MKL's products": part * sum(product_times(*product, {}, least)["MKL"] for product in products), "LibTorch": seconds_of(whole, least)}
     return times, part * sum(product_flops(left, right) for left, right, _ in products)
 
 
