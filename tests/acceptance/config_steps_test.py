@@ -44,7 +44,7 @@ CAPS = {
     "train.log_every": 1,
 }
 # What a CPU without 16-bit products, or a loaded one, is told.
-WARNINGS_OF_MACHINE = re.compile(r"this CPU has no (bf16|fp16)|goes into waiting for data|they wait for it")
+WARNINGS_OF_MACHINE = re.compile(r"this CPU (has no|multiplies) (bf16|fp16)|goes into waiting for data|they wait for it")
 
 
 def shown(path, settings=()):
