@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/copy_by_rows.h"
 #include "kernels/float8_linear.h"
 #include "kernels/portable.h"
 #include "machine/cpu.h"
@@ -73,6 +74,14 @@ bool suits_onednn(const at::Tensor& input, const at::Tensor& weight, ProductLibr
 ProductLibrary library_for(const at::Tensor& right) {
   const bool is_tall = right.is_contiguous() && right.size(0) >= right.size(1);
   return is_tall && machine::cpu_features().avx512f ? ProductLibrary::onednn : product_library();
+}
+
+/// Returns left · right by oneDNN, or nothing where it is not the library, or the factors don't suit it.
+std::optional<at::Tensor> onednn_product(const at::Tensor& left, const at::Tensor& right, ProductLibrary library) {
+  if (!suits_onednn(left, right.t(), library)) return {};
+  if (left.is_contiguous()) return (*OneDnnOperator::find())(left, right.t(), {});
+  if (left.t().is_contiguous()) return (*OneDnnOperator::find())(copy_by_rows(left), right.t(), {});
+  return {};
 }
 
 struct Range {
@@ -210,9 +219,12 @@ std::vector<at::Tensor> linear_products(const at::Tensor& input, const std::vect
 }
 
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, std::optional<ProductLibrary> library) {
-  if (left.is_contiguous() && suits_onednn(left, right.t(), library.value_or(library_for(right))))
-    return (*OneDnnOperator::find())(left, right.t(), {});
-  if (!is_float_on_cpu(left) || std::max(left.size(0), right.size(1)) <= kWide) return at::mm(left, right);
+  const bool is_wide = std::max(left.size(0), right.size(1)) > kWide;
+  if (left.is_contiguous() || !is_wide) {
+    const ProductLibrary fastest = left.is_contiguous() ? library_for(right) : product_library();
+    if (const auto product = onednn_product(left, right, library.value_or(fastest))) return *product;
+  }
+  if (!is_float_on_cpu(left) || !is_wide) return at::mm(left, right);
   at::Tensor product = at::empty({left.size(0), right.size(1)}, left.options());
   for_each_panel(product, [&](at::Tensor panel, Range rows, Range columns) {
     at::mm_out(panel, left.narrow(0, rows.begin, rows.count), right.narrow(1, columns.begin, columns.count));

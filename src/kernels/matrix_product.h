@@ -32,7 +32,8 @@ bool shares_input_gradient(const at::Tensor& input, ProductLibrary library = pro
 std::vector<at::Tensor> linear_products(const at::Tensor& input, const std::vector<LinearFactors>& layers,
                                         ProductLibrary library = product_library());
 
-/// left · right of [N, K] and [K, M], outside autograd. By the faster library for these shapes, if none is given.
+/// left · right of [N, K] and [K, M], outside autograd. By the faster library for these shapes, if none is given. A
+/// left factor that lies transposed is copied for oneDNN, which is faster than MKL with that copy.
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, std::optional<ProductLibrary> library = {});
 /// sum = beta · sum + left · right, outside autograd. `sum` [N, M] is contiguous and of the factors' type or a wider
 /// one. With a beta of 0, its values are not read.
