@@ -2,9 +2,9 @@
 """Measures training steps beside stock PyTorch's, and writes docs/performance.md, or for another machine a page beside it.
 
   performance.py [--workload bert resnet18 …] [--rounds 3] [--peers eager tuned compile max-autotune trainer] [--precision bf16] [--threads N]
-                 [--machine amx] [--only-write]
+                 [--machine "Zen 4"] [--only-write]
 
-With --machine NAME the page is docs/performance_NAME.md, and the figures of its machine lie in a folder of that name.
+With --machine "Zen 4" the page is docs/performance_zen4.md, and the figures of its machine lie in a folder of that name.
 Each workload's figures, of limits.py in this run, go to build/performance/. The page has all workloads that are there: so a long measurement
 may be made in parts, on one quiet machine. Each set of peers has files and tables of its own, with the same run's figures of trainctl. The
 convolutions' table is what the program `winograd` prints, where it is built. The cost as work grows is what growth.py found last.
@@ -27,8 +27,10 @@ FIGURES = ROOT / "build/performance"
 LLMC_FIGURES = FIGURES / "llmc.json"
 FEATURES = ("sse4_2", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16")
 
+TITLE = "# Performance"
+ON_A_MACHINE = " on a machine with "
 HEAD = """\
-# Performance{title}
+{title}
 
 Training steps of trainctl and of stock PyTorch on the same networks, in turn on one machine. `.deps/python/bin/python3
 benchmarks/performance.py` measures and writes this page. What the networks and sides are stands in `benchmarks/compare_step.py` and `step.py`: the same model, batch,
@@ -163,6 +165,21 @@ def llmc_section(found):
     return "\n## GPT-2 124M beside llm.c\n\n" + LLMC + rows(["program", "step, ms (range)", "peak MiB"], lines)
 
 
+def page_of(machine_name):
+    return ROOT / f"docs/performance{'_' if machine_name else ''}{as_in_paths(machine_name)}.md"
+
+
+def as_in_paths(machine_name):
+    return machine_name.lower().replace(" ", "")
+
+
+def links_to_other_machines():
+    """Of every page beside docs/performance.md, by the machine that its title names."""
+    pages = sorted((ROOT / "docs").glob("performance_*.md"))
+    links = [f"[{page.read_text().splitlines()[0].removeprefix(TITLE + ON_A_MACHINE)}]({page.name})" for page in pages]
+    return f"\nOther machines: {', '.join(links)}.\n" if links else ""
+
+
 def write_page(name, figures):
     groups = measured(figures)
     files = [found for group in groups for found in group.found.values()]
@@ -172,10 +189,9 @@ def write_page(name, figures):
         machines.setdefault(f"{found['machine']}; {found['threads']} threads", set()).add(f"{found['commit']} ({found['date']})")
     rounds = sorted({len(found["rounds"]["trainctl"]) for found in files})
     libraries = sorted({", ".join(found["libraries"]) for found in files})
-    text = HEAD.replace("{title}", f" on a machine with {name.upper()}" if name else "") + "Measured on:\n\n" + "".join(f"- {name}; commits {', '.join(sorted(commits))}\n" for name, commits in sorted(machines.items()))
+    text = HEAD.replace("{title}", TITLE + (ON_A_MACHINE + name if name else "")) + "Measured on:\n\n" + "".join(f"- {name}; commits {', '.join(sorted(commits))}\n" for name, commits in sorted(machines.items()))
     if not name:
-        others = sorted((ROOT / "docs").glob("performance_*.md"))
-        text += "".join(f"\nAnother machine: [{other.stem.removeprefix('performance_').upper()}]({other.name}).\n" for other in others)
+        text += links_to_other_machines()
     text += f"\n{' or '.join(map(str, rounds))} interleaved rounds: medians of the rounds' median steps. Ratios are of one run each.\n"
     text += "\n## Time of a step\n" + "".join(f"\n{group.title()}\n\n" + step_table(group) for group in groups)
     text += "\n## Where a peer still wins\n\n" + where_peers_win(groups)
@@ -192,7 +208,7 @@ def write_page(name, figures):
         text += ("\n## Convolutions\n\nA layer of 3 × 3 pixels by Winograd's algorithm against LibTorch's operator (oneDNN), and the largest errors against\n"
                  "fp64, relative to the largest output. \"direct\" marks layers that `model.convolution_algorithm: auto` leaves to LibTorch.\n\n"
                  + (figures / "winograd.txt").read_text())
-    (ROOT / f"docs/performance{f'_{name}' if name else ''}.md").write_text(text)
+    page_of(name).write_text(text)
 
 
 def main():
@@ -200,7 +216,7 @@ def main():
     parser.add_argument("--machine", default="")
     parser.add_argument("--only-write", action="store_true")
     own, sys.argv[1:] = parser.parse_known_args()
-    options, figures = limits.read_options(__doc__), FIGURES / own.machine
+    options, figures = limits.read_options(__doc__), FIGURES / as_in_paths(own.machine)
     if not own.only_write:
         measure(options, figures)
     write_page(own.machine, figures)
