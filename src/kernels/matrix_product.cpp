@@ -69,9 +69,13 @@ bool suits_onednn(const at::Tensor& input, const at::Tensor& weight, ProductLibr
          OneDnnOperator::find() != nullptr;
 }
 
-/// Returns oneDNN on Intel's processors with AVX-512, too, where the right factor lies row by row and is no wider than
-/// tall. It is 3 to 8 % faster than MKL there (benchmarks/limits.py).
-ProductLibrary library_for(const at::Tensor& right) {
+/// Returns the faster library for these factors, by benchmarks/limits.py:
+///
+/// - Where the right factor lies row by row and is no wider than tall, oneDNN is 3 to 8 % faster than MKL on Intel's
+///   processors with AVX-512, too.
+/// - A left factor that lies transposed is copied for oneDNN. With AVX2 alone, the copy takes what oneDNN gains.
+ProductLibrary library_for(const at::Tensor& left, const at::Tensor& right) {
+  if (!left.is_contiguous()) return machine::onednn_features().avx512f ? product_library() : ProductLibrary::mkl;
   const bool is_tall = right.is_contiguous() && right.size(0) >= right.size(1);
   return is_tall && machine::cpu_features().avx512f ? ProductLibrary::onednn : product_library();
 }
@@ -220,10 +224,8 @@ std::vector<at::Tensor> linear_products(const at::Tensor& input, const std::vect
 
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, std::optional<ProductLibrary> library) {
   const bool is_wide = std::max(left.size(0), right.size(1)) > kWide;
-  if (left.is_contiguous() || !is_wide) {
-    const ProductLibrary fastest = left.is_contiguous() ? library_for(right) : product_library();
-    if (const auto product = onednn_product(left, right, library.value_or(fastest))) return *product;
-  }
+  if (left.is_contiguous() || !is_wide)
+    if (const auto product = onednn_product(left, right, library.value_or(library_for(left, right)))) return *product;
   if (!is_float_on_cpu(left) || !is_wide) return at::mm(left, right);
   at::Tensor product = at::empty({left.size(0), right.size(1)}, left.options());
   for_each_panel(product, [&](at::Tensor panel, Range rows, Range columns) {

@@ -33,7 +33,7 @@ std::vector<at::Tensor> linear_products(const at::Tensor& input, const std::vect
                                         ProductLibrary library = product_library());
 
 /// left · right of [N, K] and [K, M], outside autograd. By the faster library for these shapes, if none is given. A
-/// left factor that lies transposed is copied for oneDNN, which is faster than MKL with that copy.
+/// left factor that lies transposed is copied for oneDNN.
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, std::optional<ProductLibrary> library = {});
 /// sum = beta · sum + left · right, outside autograd. `sum` [N, M] is contiguous and of the factors' type or a wider
 /// one. With a beta of 0, its values are not read.
