@@ -71,8 +71,8 @@ bool suits_onednn(const at::Tensor& input, const at::Tensor& weight, ProductLibr
 
 /// Returns the faster library for these factors, by benchmarks/limits.py:
 ///
-/// - Where the right factor lies row by row and is no wider than tall, oneDNN is 3 to 8 % faster than MKL on Intel's
-///   processors with AVX-512, too.
+/// - A right factor that lies row by row and is no wider than tall is oneDNN's on Intel's processors with AVX-512, too.
+///   It is 3 to 8 % faster than MKL there.
 /// - A left factor that lies transposed is copied for oneDNN. With AVX2 alone, the copy takes what oneDNN gains.
 ProductLibrary library_for(const at::Tensor& left, const at::Tensor& right) {
   if (!left.is_contiguous()) return machine::onednn_features().avx512f ? product_library() : ProductLibrary::mkl;
