@@ -69,7 +69,7 @@ bool suits_onednn(const at::Tensor& input, const at::Tensor& weight, ProductLibr
          OneDnnOperator::find() != nullptr;
 }
 
-/// Returns the faster library for these factors, by benchmarks/limits.py:
+/// Returns the faster library for these factors, by benchmarks/limits.py and decision 0066:
 ///
 /// - A right factor that lies row by row and is no wider than tall is oneDNN's on Intel's processors with AVX-512, too.
 ///   It is 3 to 8 % faster than MKL there.
