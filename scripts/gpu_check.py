@@ -4,19 +4,21 @@
 Stages, dearest last: tests tagged [gpu]; fused operators against LibTorch's; the demo's network in each precision against the CPU's losses; resume on the GPU; layouts
 of several GPUs over NCCL against one, where there are several; the demo itself where Fashion-MNIST is installed; steps recorded as a CUDA graph; memory as `plan` predicts it; what `profile` sees and costs; what was trained here
 exported, quantized and asked on the CPU; the step against stock PyTorch; what strategies are worth on ResNet-50 and BERT.
+
+The report is written again after each stage. A stage that fails by itself leaves its traceback there, and the next stage begins. What no longer
+fits into --seconds is reported as not run.
 """
 import argparse
 import datetime
 import json
 import math
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import time
 
 from gpu_layouts import check_layouts, losses
+from timed_check import Check
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NO_GPU = 3
@@ -60,56 +62,6 @@ tracking: {tensorboard: false}
 """
 
 
-class Check:
-    """Where things are, how long is left, and what was found."""
-
-    def __init__(self, options):
-        self.bin = (options.directory / "bin").resolve()
-        self.deadline = time.monotonic() + options.seconds
-        self.device = "cpu" if options.rehearse else "cuda"
-        self.failures = []
-        self.text = []
-        libtorch = os.environ.get("TRAINCTL_LIBTORCH", "")
-        search = [str(self.bin.parent / "lib"), str(self.bin.parent / "lib/trainctl"), *([f"{libtorch}/lib"] if libtorch else []), os.environ.get("LD_LIBRARY_PATH", "")]
-        self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, search))}
-
-    def left(self):
-        return max(1.0, self.deadline - time.monotonic())
-
-    def run(self, *command, limit=240):
-        """The finished process; one that runs out of time counts as failed."""
-        words = [str(word) for word in command]
-        try:
-            return subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=min(limit, self.left()))
-        except subprocess.TimeoutExpired as expired:
-            return subprocess.CompletedProcess(words, 124, "", f"stopped after {expired.timeout:.0f} s")
-        except OSError as error:
-            return subprocess.CompletedProcess(words, 127, "", str(error))
-
-    def train(self, directory, config, **overrides):
-        sets = [word for key, value in overrides.items() if key != "resume" for word in ("--set", f"{key.replace('__', '.')}={value}")]
-        return self.run(self.bin / "trainctl", "train", config, "--run-dir", directory, "--no-progress",
-                        "--resume", overrides.get("resume", "never"), *sets)
-
-    def heading(self, title):
-        print(f"gpu_check: {title}", file=sys.stderr, flush=True)
-        self.text.append(f"\n## {title}\n")
-
-    def row(self, *cells):
-        self.text.append("| " + " | ".join(str(cell) for cell in cells) + " |")
-
-    def table(self, *head):
-        self.row(*head)
-        self.row(*("---" for _ in head))
-
-    def outcome(self, name, passed, process=None):
-        if not passed:
-            self.failures.append(name)
-            if process is not None:
-                print(f"--- {name}\n{process.stdout[-2000:]}{process.stderr[-2000:]}", file=sys.stderr, flush=True)
-        return "pass" if passed else "**FAIL**"
-
-
 def gpu_name(check):
     """The first GPU as the driver and PyTorch see it, or None."""
     smi = check.run("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader", limit=60)
@@ -121,15 +73,19 @@ def gpu_name(check):
 
 def check_tests(check):
     check.heading("Tests tagged [gpu]")
-    check.table("tests", "result", "last line")
+    check.table("tests", "cases", "result", "last line")
     rows = len(check.text)
     for test in sorted(check.bin.glob("test_*")):
-        listed = check.run(test, "--list-tests", "[gpu]")
-        if listed.returncode == 0 and "0 matching" in listed.stdout or "No test cases matched" in listed.stdout:
+        listed = check.run(test, "--list-test-names-only", "[gpu]", limit=60)  # exits with their number
+        names = listed.stdout.splitlines()
+        if listed.returncode == 0 and not names:
             continue
-        result = check.run(test, "[gpu]")
+        if not names:
+            check.row(test.name, "", check.outcome(test.name, False, listed), "lists no cases")
+            continue
+        result = check.run(test, "[gpu]", limit=max(60, 15 * len(names)))
         last = (result.stdout.strip().splitlines() or [result.stderr.strip() or "no output"])[-1]
-        check.row(test.name, check.outcome(test.name, result.returncode == 0, result), last)
+        check.row(test.name, len(names), check.outcome(test.name, result.returncode == 0, result), last)
     if len(check.text) == rows:
         check.text.append(f"\nNot one in {check.bin}.")
 
@@ -227,9 +183,7 @@ def check_speed(check, scratch):
     check.heading("The training step against stock PyTorch (benchmarks/compare_step.py)")
     gpu_runs = (("tf32", ["fmnist_cnn", "resnet50"]), ("bf16", ["resnet50"]))
     for precision, workloads in gpu_runs if check.device == "cuda" else (("fp32", ["demo_cnn"]),):
-        if check.left() < 60:
-            check.text.append(f"{precision}: not run, the time was over.")
-            continue
+        check.need(60)
         process = check.run(sys.executable, ROOT / "benchmarks/compare_step.py", "--device", check.device, "--precision", precision, "--rounds", "3",
                             "--scale", "5" if check.device == "cuda" else "0.1", "--warmup", "20", "--peers", "eager", "--trainctl", check.bin / "trainctl",
                             "--python", sys.executable, "--workload", *workloads, limit=180)
@@ -246,9 +200,7 @@ def check_strategies(check, scratch):
                                               "amp,accumulation,activation_checkpointing"),
     }
     for name, (text, strategies) in jobs.items():
-        if check.left() < 60:
-            check.text.append(f"{name}: not run, the time was over.")
-            continue
+        check.need(60)
         config = scratch / "strategies.yaml"
         config.write_text(text + f"device: {{kind: {check.device}}}\n")
         process = check.run(check.bin / "trainctl", "compare", config, "--ablate", strategies, "--steps", 2 if small else 15, "--warmup", 1 if small else 8,
@@ -324,22 +276,37 @@ def check_hand_over(check, scratch, config):
         check.row(name, check.outcome(name, process.returncode == 0, process), last.replace("|", "\\|"))
 
 
-def report(check, gpu, seconds):
+def software(check):
+    """The versions, as lines of the report."""
     torch = check.run(sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())").stdout.split()
     version = check.run(check.bin / "trainctl", "--version").stdout.strip()
-    head = ["# What was seen on a GPU", "", "Written by scripts/gpu_check.sh; do not edit.", "",
-            f"- {datetime.date.today()}, {gpu} (name, driver, memory)",
-            f"- {version}, LibTorch {' / CUDA '.join(torch[:2])}, cuDNN {torch[-1] if torch else 'unknown'}",
-            f"- {seconds:.0f} s; " + (f"**failed: {', '.join(check.failures)}**" if check.failures else "everything passed")]
-    return "\n".join(head + check.text) + "\n"
+    return [f"- {version}, LibTorch {' / CUDA '.join(torch[:2])}, cuDNN {torch[-1] if torch else 'unknown'}"]
+
+
+def report(check, about, seconds):
+    result = f"**failed: {', '.join(check.failures)}**" if check.failures else "everything that ran passed" if check.unfinished else "everything passed"
+    if check.unfinished:
+        result += f"; not run, time over: {', '.join(check.unfinished)}"
+    head = ["# What was seen on a GPU", "", "Written by scripts/gpu_check.sh; do not edit.", "", *about, f"- {seconds:.0f} s; {result}"]
+    outputs = ["\n## The ends of what failed", *(f"\n{name}:\n\n```\n{output.strip()}\n```" for name, output in check.outputs)] if check.outputs else []
+    return "\n".join(head + check.text + outputs) + "\n"
+
+
+def stages(scratch):
+    """The stages with their arguments, dearest last."""
+    config = scratch / "check.yaml"
+    config.write_text(EXPERIMENT)
+    return ((check_tests,), (check_kernels,), (check_precisions, scratch, config), (check_resume, scratch, config), (check_layouts, scratch), (check_demo, scratch),
+            (check_recorded, scratch, config), (check_plan, scratch), (check_profile, scratch), (check_hand_over, scratch, config), (check_speed, scratch),
+            (check_strategies, scratch))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", nargs="?", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--seconds", type=float, default=540)
-    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/gpu-results.md")
-    parser.add_argument("--rehearse", action="store_true", help="every stage on the CPU, to see that this script works; writes nothing")
+    parser.add_argument("--output", type=pathlib.Path, help="a file, or a directory for gpu-results.md (default docs/)")
+    parser.add_argument("--rehearse", action="store_true", help="every stage on the CPU, to see that this script works; writes only what --output names")
     options = parser.parse_args()
     check, start = Check(options), time.monotonic()
     if not (check.bin / "trainctl").exists():
@@ -348,25 +315,18 @@ def main():
     if gpu is None:
         print("gpu_check: NO USABLE GPU HERE: nothing was checked and nothing was written.", file=sys.stderr)
         sys.exit(NO_GPU)
+    about = [f"- {datetime.date.today()}, {gpu} (name, driver, memory)", *software(check)]
+    output = options.output or (None if options.rehearse else ROOT / "docs")
+    if output is not None and output.suffix != ".md":
+        output.mkdir(parents=True, exist_ok=True)
+        output /= "gpu-results.md"
     with tempfile.TemporaryDirectory() as directory:
-        scratch = pathlib.Path(directory)
-        config = scratch / "check.yaml"
-        config.write_text(EXPERIMENT)
-        check_tests(check)
-        check_kernels(check)
-        check_precisions(check, scratch, config)
-        check_resume(check, scratch, config)
-        check_layouts(check, scratch)
-        check_demo(check, scratch)
-        check_recorded(check, scratch, config)
-        check_plan(check, scratch)
-        check_profile(check, scratch)
-        check_hand_over(check, scratch, config)
-        check_speed(check, scratch)
-        check_strategies(check, scratch)
-    text = report(check, gpu, time.monotonic() - start)
-    if not options.rehearse:
-        options.output.write_text(text)
+        for stage, *arguments in stages(pathlib.Path(directory)):
+            check.stage(stage, *arguments)
+            text = report(check, about, time.monotonic() - start)
+            if output is not None:
+                output.with_suffix(".new").write_text(text)
+                output.with_suffix(".new").replace(output)
     print(text)
     sys.exit(bool(check.failures))
 
