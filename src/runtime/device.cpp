@@ -3,18 +3,23 @@
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/ones.h>
 #include <c10/core/AllocatorConfig.h>
+#include <c10/util/Exception.h>
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/text.h"
 #include "core/units.h"
 #include "machine/cpu.h"
+#include "machine/libraries.h"
 #include "machine/limits.h"
 #include "runtime/cuda/plugin.h"
 #include "runtime/plugin.h"
@@ -24,23 +29,79 @@ namespace trainctl::runtime {
 namespace {
 
 constexpr const char* kCudaLibrary = "libtrainctl_cuda.so";
+constexpr const char* kCpuHint =
+    "--set device.kind=cpu runs on the CPU; 'trainctl doctor' checks the driver and libraries";
+
+/// Our CUDA library as this process loaded it.
+struct CudaLibrary {
+  void* handle = nullptr;
+  GpuProblem problem;  // why the handle is null
+};
+
+/// Returns whether the user hides all GPUs from this process, as CUDA's documentation describes.
+bool hides_gpus() {
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return visible != nullptr && (*visible == '\0' || std::string_view(visible).starts_with("-1"));
+}
 
 void* open_library(const std::filesystem::path& path) {
   return ::dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL);
 }
 
-/// Returns our CUDA library, or nullptr. A process loads it at most once, hence the static.
-void* cuda_library() {
-  static void* const library = []() -> void* {
-    // Without the driver, loading libtorch_cuda wastes half a second and 350 MB.
-    if (!open_library("libcuda.so.1")) return nullptr;
-    // An installed program may find LibTorch elsewhere than at build time. An already loaded library is found by name.
-    if (const char* libtorch = std::getenv("TRAINCTL_LIBTORCH"))
-      open_library(std::filesystem::path(libtorch) / "lib" / "libtorch_cuda.so");
-    const std::filesystem::path ours = find_plugin(kCudaLibrary);
-    return ours.empty() ? nullptr : open_library(ours);
-  }();
+/// Returns the reason why open_library() has just returned null.
+CudaLibrary cannot_load(const std::filesystem::path& path) {
+  const char* const reason = ::dlerror();
+  return {.problem = {"cannot load " + path.string() + ": " + (reason == nullptr ? "unknown error" : reason), true}};
+}
+
+CudaLibrary load_library() {
+  // Without the driver, loading libtorch_cuda wastes half a second and 350 MB.
+  if (!open_library("libcuda.so.1")) {
+    const std::string reason = ::dlerror();
+    if (machine::missing_library(reason) == "libcuda.so.1")
+      return {.problem = {"no driver (libcuda.so.1) here", false}};
+    return {.problem = {"cannot load the driver: " + reason, true}};
+  }
+  if (hides_gpus()) return {.problem = {"CUDA_VISIBLE_DEVICES hides every GPU", false}};
+  // An installed program may find LibTorch elsewhere than at build time. An already loaded library is found by name.
+  if (const char* libtorch = std::getenv("TRAINCTL_LIBTORCH")) {
+    const std::filesystem::path theirs = std::filesystem::path(libtorch) / "lib" / "libtorch_cuda.so";
+    if (!open_library(theirs)) return cannot_load(theirs);
+  }
+  const std::filesystem::path ours = find_plugin(kCudaLibrary);
+  if (ours.empty()) return {.problem = {std::string("this build has no ") + kCudaLibrary, true}};
+  void* const handle = open_library(ours);
+  if (handle == nullptr) return cannot_load(ours);
+  // LibTorch looks for its CUDA library once, at the first call that concerns an accelerator.
+  if (!at::detail::getCUDAHooks().isBuilt())
+    return {.problem = {"LibTorch looked for a GPU before its CUDA library was loaded", true}};
+  return {.handle = handle};
+}
+
+/// Returns our CUDA library. A process loads it at most once, hence the static.
+const CudaLibrary& cuda_library() {
+  static const CudaLibrary library = load_library();
   return library;
+}
+
+/// Drops LibTorch's warning that a driver doesn't work, since gpu_problem() returns the cause.
+class WarningDropper final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& /*warning*/) override {}
+};
+
+/// Returns what LibTorch reports when the loaded libraries find no GPU.
+std::string cause_of_no_gpu() {
+  std::string cause = "LibTorch counts no GPU";
+  try {
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+  } catch (const c10::Error& error) {
+    const std::string text = core::as_error(error).what();
+    cause = text.substr(0, text.find(". "));
+  }
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
+    cause += ", and CUDA_VISIBLE_DEVICES is " + std::string(visible);
+  return cause;
 }
 
 template <class Function>
@@ -75,10 +136,7 @@ c10::Device choose_device(DeviceKind kind, LocalRank local) {
   if (kind == DeviceKind::cpu) return c10::kCPU;
   if (num_gpus() > 0) return gpu_of(local);
   if (kind == DeviceKind::auto_) return c10::kCPU;
-  throw core::Error("no usable GPU: the driver (libcuda.so.1), " + std::string(kCudaLibrary) +
-                    " beside the program, or the GPU itself is missing")
-      .hint("device.kind: auto runs on the CPU where there is no GPU")
-      .during("opening the device");
+  throw core::Error("no usable GPU: " + gpu_problem()->text).hint(kCpuHint).during("opening the device");
 }
 
 std::int64_t num_threads(const DeviceConfig& config, LocalRank local) {
@@ -114,19 +172,44 @@ c10::Device open_device(const DeviceConfig& config, LocalRank local) {
     if (config.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
     at::globalContext().setDeterministicCuDNN(config.deterministic);
     at::globalContext().setBenchmarkCuDNN(!config.deterministic);
-    at::accelerator::setDeviceIndex(device.index());
+    try_device(device);
     if (const auto mark_spans = cuda_function<MarkSpansFunction>(kMarkSpansSymbol)) mark_spans(true);
   }
   limit_memory(config, device);
   return device;
 }
 
+void try_device(c10::Device device) {
+  if (device.is_cpu()) return;
+  try {
+    at::accelerator::setDeviceIndex(device.index());
+    at::ones({1}, at::TensorOptions(device)).add_(1);
+    synchronize(device);
+  } catch (const std::exception& error) {
+    throw core::Error(device.str() + " cannot compute: " + core::as_error(error).what())
+        .hint(kCpuHint)
+        .during("opening the device");
+  }
+}
+
 bool load_cuda() {
-  return cuda_library() != nullptr;
+  return cuda_library().handle != nullptr;
 }
 
 void* cuda_symbol(const char* name) {
-  return cuda_library() == nullptr ? nullptr : ::dlsym(cuda_library(), name);
+  return load_cuda() ? ::dlsym(cuda_library().handle, name) : nullptr;
+}
+
+std::optional<GpuProblem> gpu_problem() {
+  if (num_gpus() > 0) return std::nullopt;
+  return load_cuda() ? GpuProblem{cause_of_no_gpu(), true} : cuda_library().problem;
+}
+
+std::string device_warning(const DeviceConfig& config) {
+  if (config.kind != DeviceKind::auto_) return "";
+  const std::optional<GpuProblem> problem = gpu_problem();
+  if (!problem || !problem->is_fault) return "";
+  return "no usable GPU: " + problem->text + "; the model runs on the CPU, and device.kind: cpu ends this warning";
 }
 
 std::vector<std::vector<at::Tensor>> by_device(const std::vector<at::Tensor>& tensors) {
@@ -141,7 +224,10 @@ std::vector<std::vector<at::Tensor>> by_device(const std::vector<at::Tensor>& te
 }
 
 std::int64_t num_gpus() {
-  return load_cuda() && at::globalContext().hasCUDA() ? at::accelerator::deviceCount() : 0;
+  if (!load_cuda()) return 0;
+  WarningDropper dropper;
+  const c10::WarningUtils::WarningHandlerGuard guard(&dropper);
+  return at::globalContext().hasCUDA() ? at::accelerator::deviceCount() : 0;
 }
 
 std::int64_t available_cores() {

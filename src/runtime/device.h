@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,17 +21,34 @@ struct LocalRank {
 };
 
 /// Chooses the device (of several GPUs that of the local rank), sets threads (an equal share of the cores) and
-/// determinism for this process. `cuda` without a usable GPU is an Error with a hint. Call after install_host_allocator
-/// and before the first tensor.
+/// determinism for this process. `cuda` without a usable GPU is an Error with its cause and a hint. Call after
+/// install_host_allocator and before the first tensor.
 c10::Device open_device(const DeviceConfig& config, LocalRank local = {});
 
-/// Loads libtorch_cuda and our CUDA library into the process; false where either, or a driver, is missing.
+/// Computes one number on the device, since only that shows a GPU without kernels or without free memory. If the device
+/// fails, throws Error with the option that takes the CPU.
+void try_device(c10::Device device);
+
+/// Loads libtorch_cuda and our CUDA library into the process; false where either, or a driver, is missing. Call before
+/// the first backward pass and at::manual_seed, at which LibTorch looks for its CUDA library, once.
 bool load_cuda();
 /// A function of our CUDA library, by its name; null where the library is missing.
 void* cuda_symbol(const char* name);
 
 /// GPUs that this process may use; 0 where there is no driver.
 std::int64_t num_gpus();
+
+/// The reason why this process can use no GPU.
+struct GpuProblem {
+  std::string text;
+  bool is_fault = false;  // a driver is installed and the user hides no GPU: the user may expect a GPU
+};
+
+/// Returns why this process can use no GPU; none if num_gpus() > 0.
+std::optional<GpuProblem> gpu_problem();
+
+/// Returns a warning if `auto` takes the CPU because of a fault; else "".
+std::string device_warning(const DeviceConfig& config);
 
 /// Cores this process may use (affinity and cgroup quota respected).
 std::int64_t available_cores();

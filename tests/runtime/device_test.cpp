@@ -2,14 +2,22 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/sum.h>
 #include <dlfcn.h>
 #include <sched.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
+#include <iostream>
 
 #include "core/error.h"
+#include "core/file.h"
+#include "support/gpu.h"
 #include "support/skip.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::runtime {
 namespace {
@@ -47,21 +55,84 @@ TEST_CASE("determinism is set and unset", "[runtime]") {
 }
 
 TEST_CASE("a GPU is described, and its memory is known", "[runtime][gpu]") {
+  testing::need_gpu();
   const c10::Device device = open_device({});
-  if (device.is_cpu()) testing::skip("no GPU here");
   CHECK(describe(device).find("GiB") != std::string::npos);
   CHECK(device_memory(device).current >= 0);
   synchronize(device);
 }
 
 TEST_CASE("without a usable GPU auto takes the CPU and cuda is an error with a hint", "[runtime]") {
-  if (!open_device({}).is_cpu()) testing::skip("this machine has a GPU");
+  const std::optional<GpuProblem> problem = gpu_problem();
+  if (!problem) testing::skip("this machine has a GPU");
+  CHECK(num_gpus() == 0);
+  CHECK(open_device({}).is_cpu());
+  CHECK(device_warning({}).empty() == !problem->is_fault);
+  CHECK(device_warning({.kind = DeviceKind::cpu}).empty());
   try {
     open_device({.kind = DeviceKind::cuda});
     FAIL("opened a GPU that isn't there");
   } catch (const core::Error& error) {
-    CHECK(error.text().find("no usable GPU") != std::string::npos);
-    CHECK(error.text().find("device.kind: auto") != std::string::npos);
+    CHECK(error.text().find("no usable GPU: " + problem->text) != std::string::npos);
+    CHECK(error.text().find("--set device.kind=cpu") != std::string::npos);
+  }
+}
+
+TEST_CASE("a device that cannot compute is an error with the option that takes the CPU", "[runtime]") {
+  try_device(c10::kCPU);
+  try {
+    try_device({c10::kXPU, 0});  // which this LibTorch has no operators for
+    FAIL("computed on a device that isn't there");
+  } catch (const core::Error& error) {
+    CHECK(error.text().find("xpu:0 cannot compute: ") != std::string::npos);
+    CHECK(error.text().find("opening the device") != std::string::npos);
+    CHECK(error.text().find("--set device.kind=cpu") != std::string::npos);
+  }
+}
+
+/// Runs a case of this program where an empty library is the GPU's driver. Returns what the program printed.
+std::string output_with_empty_driver(const testing::TemporaryDirectory& directory, const std::string& name,
+                                     const std::string& environment = "") {
+  const std::string driver = (directory / "libcuda.so.1").string();
+  if (std::system(("echo | cc -shared -x c -o " + driver + " - 2>&1").c_str()) != 0)
+    testing::skip("no C compiler makes the library that stands in for a driver");
+  const std::string output = (directory / "output").string();
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string command = "LD_LIBRARY_PATH=" + directory.path().string() + ":$LD_LIBRARY_PATH " + environment +
+                              " '" + self + "' '" + name + "' > " + output + " 2>&1";
+  const int status = std::system(command.c_str());
+  const std::string text = core::read_file(output);
+  INFO(text);
+  CHECK(status == 0);
+  return text;
+}
+
+TEST_CASE("[in a new process] LibTorch knows its CUDA library after a backward pass", "[.]") {
+  at::sum(at::ones({2}).set_requires_grad(true)).backward();
+  if (load_cuda()) CHECK(at::detail::getCUDAHooks().isBuilt());
+  const std::optional<GpuProblem> problem = gpu_problem();
+  std::cout << "problem: " << (problem ? problem->text : "none")
+            << (problem && problem->is_fault ? "; a fault\n" : "\n");
+}
+
+TEST_CASE("with a driver, test programs load LibTorch's CUDA library before anything asks for it", "[runtime]") {
+  const testing::TemporaryDirectory directory;
+  const std::string output = output_with_empty_driver(directory, "*LibTorch knows its CUDA library*");
+  INFO(output);
+  for (const char* missing : {"problem: cannot load", "problem: this build has no"})
+    if (output.find(missing) != std::string::npos) testing::skip("LibTorch's CUDA library does not load here");
+  CHECK(output.find("; a fault") != std::string::npos);
+  CHECK(output.find("LibTorch looked for a GPU before") == std::string::npos);
+}
+
+TEST_CASE("a GPU that the user hides is no fault", "[runtime]") {
+  const testing::TemporaryDirectory directory;
+  for (const std::string hidden : {"''", "-1"}) {
+    const std::string output =
+        output_with_empty_driver(directory, "*LibTorch knows its CUDA library*", "CUDA_VISIBLE_DEVICES=" + hidden);
+    INFO(output);
+    CHECK(output.find("CUDA_VISIBLE_DEVICES hides every GPU") != std::string::npos);
+    CHECK(output.find("; a fault") == std::string::npos);
   }
 }
 

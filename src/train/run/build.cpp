@@ -55,6 +55,8 @@ c10::Device prepare_machine(const experiment::Experiment& experiment, const Rank
                             std::vector<tracking::Notice>& notices) {
   runtime::install_host_allocator(experiment.device);
   const c10::Device device = runtime::open_device(experiment.device, {rank.local_rank, rank.local_world_size});
+  if (const std::string warning = runtime::device_warning(experiment.device); !warning.empty())
+    notices.push_back({tracking::Level::warning, warning});
   amp::apply_precision(experiment.amp, device);
   if (const std::string warning = amp::precision_warning(experiment.amp, device); !warning.empty())
     notices.push_back({tracking::Level::warning, warning});
