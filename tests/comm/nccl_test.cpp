@@ -6,14 +6,13 @@
 #include <catch2/catch.hpp>
 
 #include "comm/world.h"
-#include "runtime/device.h"
-#include "support/skip.h"
+#include "support/gpu.h"
 
 namespace trainctl::comm {
 namespace {
 
 TEST_CASE("NCCL with one rank gives back what it is given, and a world without it lives on", "[comm][gpu]") {
-  if (runtime::num_gpus() == 0) testing::skip("no GPU here");
+  testing::need_gpu();
   WorldOptions options;
   options.launch = {.launcher = "test"};
   options.device = c10::Device(c10::kCUDA, 0);

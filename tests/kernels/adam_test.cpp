@@ -14,8 +14,7 @@
 #include "kernels/device/emulated_grid.h"
 #include "kernels/device/operators.h"
 #include "kernels/exactness.h"
-#include "runtime/device.h"
-#include "support/skip.h"
+#include "support/gpu.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -153,7 +152,7 @@ TEST_CASE("the GPU's Adam, thread by thread, is LibTorch's", "[kernels]") {
 }
 
 TEST_CASE("a GPU's Adam is LibTorch's", "[kernels][gpu]") {
-  if (!runtime::load_cuda()) testing::skip("no GPU here");
+  testing::need_gpu();
   check_all(&update_by_adam, c10::Device(c10::kCUDA, 0));
 }
 

@@ -13,8 +13,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/device.h"
-#include "support/skip.h"
+#include "support/gpu.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -102,7 +101,7 @@ TEST_CASE("blocks put together are attention to all keys, and so are their gradi
 }
 
 TEST_CASE("a GPU puts blocks together as the CPU does", "[kernels][gpu]") {
-  if (!runtime::load_cuda()) testing::skip("no GPU here");
+  testing::need_gpu();
   for (const Case& one : {Case{at::kDouble, true, 1e-12}, Case{at::kFloat, false, 5e-3}, Case{at::kFloat, true, 5e-3},
                           Case{at::kBFloat16, false, 0.1}, Case{at::kBFloat16, true, 0.1}})
     check_case(one, c10::Device(c10::kCUDA, 0));

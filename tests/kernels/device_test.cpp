@@ -14,8 +14,7 @@
 #include "kernels/device/emulated_grid.h"
 #include "kernels/device/operators.h"
 #include "kernels/exactness.h"
-#include "runtime/device.h"
-#include "support/skip.h"
+#include "support/gpu.h"
 
 namespace trainctl::kernels::device {
 namespace {
@@ -168,7 +167,7 @@ TEST_CASE("a block adds up all its threads", "[kernels]") {
 }
 
 TEST_CASE("a GPU's norms and activations are exact to their types", "[kernels][gpu]") {
-  if (!runtime::load_cuda()) testing::skip("no GPU here");
+  testing::need_gpu();
   const Place place{cuda_grid(), c10::Device(c10::kCUDA, 0)};
   check_norms(place);
   check_activations(place);

@@ -16,8 +16,7 @@
 #include "kernels/device/operators.h"
 #include "kernels/exactness.h"
 #include "kernels/matrix_product.h"
-#include "runtime/device.h"
-#include "support/skip.h"
+#include "support/gpu.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -92,7 +91,7 @@ TEST_CASE("the GPU's quantizer, thread by thread, gives the reference's bits", "
 }
 
 TEST_CASE("a GPU's quantizer gives the reference's bits", "[kernels][gpu]") {
-  if (!runtime::load_cuda()) testing::skip("no GPU here");
+  testing::need_gpu();
   check_kernel(cuda_grid(), c10::Device(c10::kCUDA, 0));
 }
 

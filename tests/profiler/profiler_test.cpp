@@ -16,10 +16,9 @@
 #include <thread>
 
 #include "profiler/findings/findings.h"
-#include "runtime/device.h"
 #include "runtime/memory.h"
 #include "runtime/span.h"
-#include "support/skip.h"
+#include "support/gpu.h"
 #include "support/temporary_directory.h"
 
 namespace trainctl::profiler {
@@ -307,7 +306,7 @@ TEST_CASE("pieces of memory between long-lived ones are found to be fragmentatio
 #endif
 
 TEST_CASE("so are pieces of a GPU's memory", "[profiler][gpu]") {
-  if (runtime::num_gpus() == 0) testing::skip("no GPU here");
+  testing::need_gpu();
   // Beyond 10 MiB the caching allocator asks the driver for each: a freed piece serves nothing larger.
   const std::vector<Finding> findings =
       findings_of_pieces(c10::Device(c10::kCUDA, 0), {.freed = 12, .kept = 4, .later = 16});
@@ -327,7 +326,7 @@ TEST_CASE("a profiler dropped in the middle of a step leaves nothing running", "
 }
 
 TEST_CASE("a GPU's run leaves a memory snapshot and kernels", "[profiler][gpu]") {
-  if (runtime::num_gpus() == 0) testing::skip("no GPU here");
+  testing::need_gpu();
   const TemporaryDirectory directory;
   const c10::Device device(c10::kCUDA, 0);
   const auto profiler =

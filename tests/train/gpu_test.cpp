@@ -4,18 +4,13 @@
 #include <catch2/catch.hpp>
 
 #include "precision_losses.h"
-#include "runtime/device.h"
-#include "support/skip.h"
+#include "support/gpu.h"
 
 namespace trainctl::train {
 
 using namespace testing;
 
 namespace {
-
-void require_gpu() {
-  if (!runtime::load_cuda()) skip("no GPU here");
-}
 
 std::vector<double> losses(runtime::DeviceKind device, amp::Precision precision, const std::filesystem::path& directory,
                            const std::optional<std::filesystem::path>& resume_from = {}) {
@@ -28,7 +23,7 @@ std::vector<double> losses(runtime::DeviceKind device, amp::Precision precision,
 }  // namespace
 
 TEST_CASE("a GPU trains like the CPU, in every precision", "[train][gpu]") {
-  require_gpu();
+  need_gpu();
   const TemporaryDirectory directory;
   const std::vector<double> expected = losses(runtime::DeviceKind::cpu, amp::Precision::fp32, directory.path() / "cpu");
   // 24, 11, 8, 11 and 4 bits of mantissa; the losses of 40 steps stay close all the same.
@@ -47,7 +42,7 @@ TEST_CASE("a GPU trains like the CPU, in every precision", "[train][gpu]") {
 }
 
 TEST_CASE("a step recorded on a GPU trains like one that is started kernel by kernel", "[train][gpu]") {
-  require_gpu();
+  need_gpu();
   const TemporaryDirectory directory;
   for (const amp::Precision precision : {amp::Precision::fp32, amp::Precision::fp16}) {
     experiment::Experiment experiment = small_experiment();
@@ -64,7 +59,7 @@ TEST_CASE("a step recorded on a GPU trains like one that is started kernel by ke
 }
 
 TEST_CASE("a GPU run resumes where it was", "[train][gpu]") {
-  require_gpu();
+  need_gpu();
   const TemporaryDirectory directory;
   const auto whole = losses(runtime::DeviceKind::cuda, amp::Precision::fp16, directory.path() / "whole");
   const auto resumed = losses(runtime::DeviceKind::cuda, amp::Precision::fp16, directory.path() / "resumed",
@@ -75,7 +70,7 @@ TEST_CASE("a GPU run resumes where it was", "[train][gpu]") {
 }
 
 TEST_CASE("page-locked batches of bytes reach the GPU as the host's floats", "[train][gpu]") {
-  require_gpu();
+  need_gpu();
   experiment::Experiment experiment = small_experiment();
   experiment.device.kind = runtime::DeviceKind::cuda;
   const std::unique_ptr<Run> run = build_run(experiment);

@@ -3,9 +3,8 @@
 
 #include "core/error.h"
 #include "ranks.h"
-#include "runtime/device.h"
 #include "runtime/memory.h"
-#include "support/skip.h"
+#include "support/gpu.h"
 #include "train/loop/trainer.h"
 #include "train/run/restore.h"
 
@@ -130,7 +129,7 @@ TEST_CASE("one process alone offloads too, and no bit changes", "[train][dist]")
 }
 
 TEST_CASE("a GPU whose state is in the host's memory, or on disk, trains as one that has it", "[train][dist][gpu]") {
-  if (!runtime::load_cuda()) testing::skip("no GPU here");
+  testing::need_gpu();
   const TemporaryDirectory directory;
   const auto losses = [](const distributed::DistributedKindConfig& how) {
     experiment::Experiment experiment = experiment_of({.micro_batches = 2, .language_model = true}, 1);

@@ -2,8 +2,7 @@
 #include "comm/world.h"
 #include "distributed/kinds.h"
 #include "ranks.h"
-#include "runtime/device.h"
-#include "support/skip.h"
+#include "support/gpu.h"
 
 namespace trainctl::train {
 
@@ -70,7 +69,7 @@ TEST_CASE("one rank over Gloo takes the steps of a process without a group", "[t
 }
 
 TEST_CASE("one rank over NCCL takes the steps of a process without a group", "[train][dist][gpu]") {
-  if (runtime::num_gpus() == 0) testing::skip("no GPU here");
+  testing::need_gpu();
   check_kinds(runtime::DeviceKind::cuda, 1e-4);  // sums of embeddings' gradients have no fixed order there
 }
 
