@@ -1,10 +1,10 @@
 """What a person meets at the command line: help, exit codes, errors that name the place, stopping and going on."""
 import json
 import signal
-import time
 import unittest
 
 from trainctl_process import EXPERIMENT, InScratch, run, start, write_experiment
+from waits import PATIENCE_S, num_records, wait_for
 
 TEN_MISTAKES = """\
 name: ten-mistakes
@@ -70,14 +70,11 @@ class CommandLine(InScratch):
         config = write_experiment(self.root, EXPERIMENT.replace("steps: 300", "steps: 100000"))
         directory = self.root / f"run-{signal_number}"
         process = start("train", config, "--run-dir", directory)
-        deadline = time.time() + 60
-        while not (directory / "metrics.jsonl").exists() or not (directory / "metrics.jsonl").read_text():
-            self.assertLess(time.time(), deadline)
-            time.sleep(0.05)
+        self.addCleanup(process.kill)
+        wait_for(lambda: num_records(directory) > 0, process)
         process.send_signal(signal_number)
-        code = process.wait(timeout=60)
-        process.stderr.close()
-        return code, directory
+        process.communicate(timeout=PATIENCE_S)
+        return process.returncode, directory
 
     def test_signals_stop_after_a_checkpoint_and_exit_with_128_plus_the_signal(self):
         for number in (signal.SIGINT, signal.SIGTERM):
