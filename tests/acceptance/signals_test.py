@@ -2,13 +2,11 @@
 import os
 import signal
 import subprocess
-import time
 import unittest
 
 from trainctl_process import TRAINCTL, InScratch, newest_checkpoint, run, write_experiment
+from waits import PATIENCE_S, catches, children_of, computed_s, num_records, wait_for
 
-# To begin saving takes a second or two; a loaded machine may take a few more.
-LONGEST = 8
 TINY = """
 name: tiny
 seed: 1
@@ -36,23 +34,26 @@ class Signals(InScratch):
     def text(self):
         return (self.root / "log").read_text()
 
-    def wait_for(self, words, process, patience=60):
-        deadline = time.monotonic() + patience
-        while words not in self.text():
-            self.assertIsNone(process.poll(), self.text())
-            self.assertLess(time.monotonic(), deadline, f"no '{words}' in {self.text()}")
-            time.sleep(0.02)
+    def ranks(self, process):
+        """The ids of the processes that train, once there are all."""
+        return [process.pid]
+
+    def wait_for(self, words, process):
+        wait_for(lambda: words in self.text(), process)
+
+    def let_compute(self, process, more_s):
+        """Waits until the run has used this much more CPU time, so that it is in the midst of what it began, however busy the machine is."""
+        until = computed_s(process) + more_s
+        wait_for(lambda: computed_s(process) >= until, process)
 
     def end(self, process, number):
-        """How long it took to end."""
-        begin = time.monotonic()
+        """Ends the run by a signal. What it is doing then would take longer than the patience."""
         process.send_signal(number)
         try:
-            process.wait(LONGEST)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            self.fail(f"it goes on {LONGEST} s after signal {number}: {self.text()[-800:]}")
+            self.fail(f"it goes on {PATIENCE_S} s after signal {number}: {self.text()[-800:]}")
         self.assertEqual(process.returncode, 128 + number, self.text())
-        return time.monotonic() - begin
 
     def test_each_signal_saves_the_step_that_was_made(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -67,7 +68,7 @@ class Signals(InScratch):
     def test_a_long_evaluation_is_broken_off_and_its_step_is_saved(self):
         process = self.start("--set", "dataset.num_eval_samples=1000000000", "--set", "train.steps=5", "--set", "train.eval_every=2")
         self.wait_for("step 2/", process)
-        time.sleep(0.5)
+        self.let_compute(process, 0.5)
         self.end(process, signal.SIGTERM)
         self.assertEqual(newest_checkpoint(self.run_directory).name, "step_00000002")
 
@@ -75,7 +76,7 @@ class Signals(InScratch):
         sizes = ("--set", "train.steps=3")
         process = self.start(*sizes, "--set", "dataset.num_eval_samples=1000000000")
         self.wait_for("step 3/", process)
-        time.sleep(0.5)
+        self.let_compute(process, 0.5)
         self.end(process, signal.SIGTERM)
         self.assertEqual(newest_checkpoint(self.run_directory).name, "step_00000003")
         result = run("train", self.config, "--run-dir", self.run_directory, *sizes, "--set", "dataset.num_eval_samples=64", cwd=self.root)
@@ -85,7 +86,7 @@ class Signals(InScratch):
     def test_a_step_of_very_many_micro_batches_is_given_up(self):
         process = self.start("--set", "accumulation.steps=1000000000", "--set", "dataset.num_samples=1000000000000")
         self.wait_for("writing", process)
-        time.sleep(0.5)
+        self.let_compute(process, 0.5)
         self.end(process, signal.SIGTERM)
 
     def test_a_step_that_is_given_up_leaves_no_trace(self):
@@ -95,7 +96,7 @@ class Signals(InScratch):
         self.assertEqual(whole.returncode, 0, whole.stderr)
         process = self.start(*sets)
         self.wait_for("step 1/3", process)
-        time.sleep(0.2)
+        self.let_compute(process, 0.2)
         self.end(process, signal.SIGTERM)
         resumed = run("train", self.config, "--run-dir", self.run_directory, *sets, cwd=self.root)
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
@@ -108,15 +109,16 @@ class Signals(InScratch):
         process = self.start("--set", "model={kind: lstm, num_layers: 2, hidden_size: 1024}", "--set", "task={kind: causal_lm}", "--set",
                              "dataset={kind: synthetic_tokens, num_samples: 64, num_eval_samples: 0, seq_len: 20000, vocab_size: 16, batch_size: 16}")
         self.wait_for("writing", process)
-        time.sleep(2)
+        self.let_compute(process, 2)
         self.end(process, signal.SIGTERM)
 
     def test_building_ends_at_once(self):
         process = self.start("--set", "model={kind: lstm, num_layers: 10000, hidden_size: 8}",
                              "--set", "dataset={kind: synthetic_tokens, num_samples: 64, num_eval_samples: 0, seq_len: 8, vocab_size: 16, batch_size: 4}",
                              "--set", "task={kind: causal_lm}")
-        time.sleep(1.5)
+        wait_for(lambda: self.ranks(process) and all(catches(rank, signal.SIGTERM) for rank in self.ranks(process)), process)
         self.end(process, signal.SIGTERM)
+        self.assertNotIn("writing", self.text(), "it trains already")
 
     def test_a_closed_pipe_saves_as_sigterm_does(self):
         reader, writer = os.pipe()
@@ -126,20 +128,24 @@ class Signals(InScratch):
             for line in lines:
                 if "step 3/" in line:
                     break
-        self.assertEqual(process.wait(LONGEST), 128 + signal.SIGPIPE)
+        self.assertEqual(process.wait(PATIENCE_S), 128 + signal.SIGPIPE)
         self.assertGreater(int(newest_checkpoint(self.run_directory).name.split("_")[1]), 2)
 
     def test_nohup_is_respected(self):
         process = self.start(before=("nohup",))
         self.wait_for("step 3/", process)
         process.send_signal(signal.SIGHUP)
-        time.sleep(1)
-        self.assertIsNone(process.poll())
+        before = num_records(self.run_directory)
+        wait_for(lambda: num_records(self.run_directory) >= before + 200, process)
         self.end(process, signal.SIGTERM)
 
 
 class Ranks(Signals):
     """A few of them, on two ranks."""
+
+    def ranks(self, process):
+        found = children_of(process.pid)
+        return found if len(found) == 2 else []
 
     def start(self, *more, **options):
         return super().start("--nproc", "2", "--set", "distributed={kind: ddp, timeout_s: 60}", *more, **options)
