@@ -2,10 +2,10 @@
 import os
 import pathlib
 import subprocess
-import time
 import unittest
 
 from trainctl_process import InScratch, preloaded, signal, start, write_experiment, write_images
+from waits import PATIENCE_S, is_running, num_records, wait_for
 
 EXPERIMENT = """
 name: hanging
@@ -15,9 +15,8 @@ train: {steps: 1000000, log_every: 5, watchdog: {step_multiple: 5, min_timeout_s
 checkpoint: {every: 0}
 tracking: {tensorboard: false}
 device: {kind: cpu, num_threads: 1}
-distributed: {kind: ddp, timeout_s: 8}
+distributed: {kind: ddp, timeout_s: 40}
 """
-LONGEST = 120  # seconds, of a run that has to end by itself
 
 
 def children_of(parent):
@@ -46,25 +45,13 @@ class Hang(InScratch):
         self.addCleanup(process.kill)
         return process
 
-    def wait_for(self, what, process):
-        deadline = time.monotonic() + LONGEST
-        while time.monotonic() < deadline and process.poll() is None:
-            if found := what():
-                return found
-            time.sleep(0.05)
-        self.fail(f"it didn't come; {process.poll()}, {process.stderr.read() if process.poll() is not None else 'still running'}")
-
     def end_of(self, process):
         try:
-            _, errors = process.communicate(timeout=LONGEST)
+            _, errors = process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.fail("the run hangs on")
         self.assertEqual(process.returncode, 1, errors)
         return errors
-
-    def steps(self):
-        metrics = self.root / "run/metrics.jsonl"
-        return metrics.read_text().count('"step"') if metrics.exists() else 0
 
     def report_of(self, rank):
         """The last one: on a busy machine there may be others."""
@@ -74,7 +61,7 @@ class Hang(InScratch):
 
     def test_a_stopped_rank_is_named_and_the_run_ends(self):
         process = self.start()
-        self.wait_for(lambda: self.steps() >= 3, process)
+        wait_for(lambda: num_records(self.root / "run") >= 3, process)
         ranks = children_of(process.pid)
         self.assertEqual(sorted(ranks), [0, 1])
         os.kill(ranks[1], signal.SIGSTOP)
@@ -85,8 +72,7 @@ class Hang(InScratch):
         self.assertIn("Stacks:", report)
         self.assertRegex(errors, r"no step for .* after step \d+.*rank 1 on \S+ differs")
         self.assertRegex(errors, r"rank 1 on \S+ hangs: no sign of life since step \d+")
-        for pid in ranks.values():
-            self.assertFalse(pathlib.Path(f"/proc/{pid}").exists(), "a rank is left")
+        wait_for(lambda: not any(map(is_running, ranks.values())))
 
     def test_a_rank_that_is_stuck_in_its_loader_is_named_with_where(self):
         environment = preloaded("slow_reads", self.root, path=self.root / "images", us=600_000_000, rank=1, after=400)

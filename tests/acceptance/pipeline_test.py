@@ -3,10 +3,10 @@ import os
 import pathlib
 import re
 import signal
-import time
 import unittest
 
 from trainctl_process import metrics, newest_checkpoint, run, start, temporary_directory, write_experiment
+from waits import PATIENCE_S, children_of, wait_for
 
 EXPERIMENT = """
 name: pipeline
@@ -105,20 +105,16 @@ class Pipeline(unittest.TestCase):
     def kill_a_rank(self, config, ranks, run_directory):
         """Starts a run, and kills its last rank once there is a checkpoint. Returns what the run says, and how it ends."""
         process = start("train", config, "--run-dir", run_directory, "--no-progress", "--nproc", ranks)
-        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        for _ in range(600):
-            saved = (run_directory / "checkpoints").glob("step_*") if (run_directory / "checkpoints").is_dir() else []
-            if any(".tmp" not in path.name for path in saved):
-                break
-            time.sleep(0.05)
-        victims = [int(pid) for pid in children.read_text().split()]
+        self.addCleanup(process.kill)
+        wait_for(lambda: any(".tmp" not in path.name for path in (run_directory / "checkpoints").glob("step_*")), process)
+        victims = children_of(process.pid)
         self.assertEqual(len(victims), ranks)
         os.kill(victims[-1], signal.SIGKILL)
-        _, errors = process.communicate(timeout=90)
+        _, errors = process.communicate(timeout=PATIENCE_S)
         return errors, process.returncode
 
     def test_a_killed_stage_is_named_and_the_run_goes_on_in_another_layout(self):
-        row = self.config("{kind: ddp, pipeline: 2, timeout_s: 20}", data=2, steps=4000)
+        row = self.config("{kind: ddp, pipeline: 2, timeout_s: 60}", data=2, steps=4000)
         errors, status = self.kill_a_rank(row, 4, self.directory / "run")
         self.assertNotEqual(status, 0)
         self.assertRegex(errors, r"rank 3 ")
@@ -135,7 +131,7 @@ class Pipeline(unittest.TestCase):
                 self.assert_near(self.losses(self.directory / name), self.losses(self.directory / "alone"))
 
     def test_a_killed_run_resumes_to_the_bit(self):
-        config = self.config("{kind: zero, stage: 1, pipeline: 2, timeout_s: 20}", data=2, steps=200)
+        config = self.config("{kind: zero, stage: 1, pipeline: 2, timeout_s: 60}", data=2, steps=200)
         whole = self.train(config, 4, "whole")
         _, status = self.kill_a_rank(config, 4, self.directory / "killed")
         self.assertNotEqual(status, 0)

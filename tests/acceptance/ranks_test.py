@@ -1,10 +1,10 @@
 """Ranks as a user starts them: every kind takes the steps of one process, and a run goes on with another number of ranks."""
 import json
 import pathlib
-import time
 import unittest
 
 from trainctl_process import newest_checkpoint, run, signal, start, temporary_directory, write_experiment
+from waits import PATIENCE_S, num_records, wait_for
 
 EXPERIMENT = """
 name: ranks
@@ -17,7 +17,7 @@ train: {steps: 60, eval_every: 30, log_every: 1}
 checkpoint: {every: 30}
 tracking: {tensorboard: false}
 device: {kind: cpu}
-distributed: {timeout_s: 60}
+distributed: {timeout_s: 120}
 """
 
 
@@ -63,14 +63,10 @@ class Ranks(unittest.TestCase):
     def stopped(self, config, ranks, after):
         """A run on so many ranks that is sent SIGTERM when it has passed a step."""
         process = start("train", config, "--run-dir", self.directory / "elastic", "--no-progress", "--nproc", ranks)
-        deadline = time.monotonic() + 120
-        metrics = self.directory / "elastic/metrics.jsonl"
-        while time.monotonic() < deadline and process.poll() is None:
-            if metrics.exists() and max(losses(self.directory / "elastic"), default=0) >= after:
-                break
-            time.sleep(0.02)
+        self.addCleanup(process.kill)
+        wait_for(lambda: num_records(self.directory / "elastic") > 0 and max(losses(self.directory / "elastic")) >= after, process)
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, 143, errors)
 
     def test_a_run_goes_on_with_other_ranks_and_the_same_global_batch(self):

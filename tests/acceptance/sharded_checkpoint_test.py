@@ -5,10 +5,10 @@ import pathlib
 import random
 import re
 import signal
-import time
 import unittest
 
 from trainctl_process import metrics, newest_checkpoint, run, start, temporary_directory, write_experiment
+from waits import PATIENCE_S, children_of, wait_for
 
 EXPERIMENT = """
 name: sharded
@@ -21,12 +21,8 @@ train: {{steps: {steps}, log_every: 1}}
 checkpoint: {checkpoint}
 tracking: {{tensorboard: false}}
 device: {{kind: cpu}}
-distributed: {{kind: {kind}, timeout_s: 30}}
+distributed: {{kind: {kind}, timeout_s: 60}}
 """
-
-
-def children(process):
-    return [int(pid) for pid in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
 class ShardedCheckpoint(unittest.TestCase):
@@ -59,11 +55,11 @@ class ShardedCheckpoint(unittest.TestCase):
         """Starts a run, and kills ranks of it when it has taken some steps."""
         begin = self.last_step()
         process = start("train", config, "--run-dir", self.run_dir, "--no-progress", "--nproc", ranks)
-        while self.last_step() < begin + steps and process.poll() is None:
-            time.sleep(0.005)
-        for victim in children(process)[-victims:] if process.poll() is None else []:
+        self.addCleanup(process.kill)
+        wait_for(lambda: self.last_step() >= begin + steps or process.poll() is not None)
+        for victim in children_of(process.pid)[-victims:]:
             os.kill(victim, signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
 
     def test_a_rank_killed_during_saves_costs_no_earlier_checkpoint_and_the_run_goes_on_with_others(self):
         whole = self.directory / "whole"

@@ -5,11 +5,11 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 import unittest
 
 from hang_test import children_of
 from trainctl_process import ROOT, TRAINCTL, metrics, newest_checkpoint, run, start, temporary_directory, write_experiment
+from waits import PATIENCE_S, is_running, num_records, wait_for
 
 LAUNCH = ROOT / "scripts/launch"
 EXPERIMENT = """
@@ -26,7 +26,7 @@ tracking: {{tensorboard: false}}
 device: {{kind: cpu, num_threads: 1}}
 distributed: {distributed}
 """
-SQUARE = "{kind: ddp, tensor: 2, pipeline: 2, timeout_s: 20}"
+SQUARE = "{kind: ddp, tensor: 2, pipeline: 2, timeout_s: 40}"
 
 
 def environment(**more):
@@ -75,7 +75,7 @@ class TensorParallel(unittest.TestCase):
             if needs is None or not pathlib.Path(needs).exists():
                 self.skipTest(f"no {needs or name} here")
             done = subprocess.run([LAUNCH / f"{name}.sh", config, "--run-dir", self.directory / name], env=environment(NPROC="4", **settings),
-                                  capture_output=True, text=True, timeout=120)
+                                  capture_output=True, text=True, timeout=PATIENCE_S)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(self.losses(self.directory / name), self.losses(nproc))
 
@@ -83,23 +83,19 @@ class TensorParallel(unittest.TestCase):
         """A run under way, with the processes of its ranks."""
         process = start("train", self.config(SQUARE, steps=100000), "--run-dir", self.directory / name, "--no-progress", "--nproc", 4)
         self.addCleanup(process.kill)
-        path = self.directory / name / "metrics.jsonl"
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and process.poll() is None and not (path.exists() and path.read_text().count('"step"') >= 5):
-            time.sleep(0.05)
+        wait_for(lambda: num_records(self.directory / name) >= 5, process)
         ranks = children_of(process.pid)
-        self.assertEqual(sorted(ranks), [0, 1, 2, 3], process.stderr.read() if process.poll() is not None else "")
+        self.assertEqual(sorted(ranks), [0, 1, 2, 3])
         return process, ranks
 
     def test_a_killed_and_a_stopped_rank_are_named(self):
         for name, sent in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
             process, ranks = self.start_square(name)
             os.kill(ranks[2], sent)
-            _, errors = process.communicate(timeout=120)
+            _, errors = process.communicate(timeout=PATIENCE_S)
             self.assertNotEqual(process.returncode, 0, errors)
             self.assertRegex(errors, r"rank 2 ", name)
-            for pid in ranks.values():
-                self.assertFalse(pathlib.Path(f"/proc/{pid}").exists(), "a rank is left")
+            wait_for(lambda: not any(map(is_running, ranks.values())))
 
     def test_a_checkpoint_goes_on_in_any_layout_and_is_exported(self):
         square = newest_checkpoint(self.train(self.config(SQUARE), 4, "square"))
@@ -116,16 +112,14 @@ class TensorParallel(unittest.TestCase):
         self.assertTrue((exported / "model.safetensors").exists())
 
     def test_a_killed_run_resumes_to_the_bit(self):
-        config = self.config("{kind: zero, stage: 1, tensor: 2, timeout_s: 20}", data=2, steps=100)
+        config = self.config("{kind: zero, stage: 1, tensor: 2, timeout_s: 40}", data=2, steps=100)
         whole = self.train(config, 4, "whole")
         process = start("train", config, "--run-dir", self.directory / "killed", "--no-progress", "--nproc", 4)
         self.addCleanup(process.kill)
-        deadline = time.monotonic() + 60
         checkpoints = self.directory / "killed/checkpoints"
-        while time.monotonic() < deadline and not [p for p in checkpoints.glob("step_*") if ".tmp" not in p.name]:
-            time.sleep(0.02)
+        wait_for(lambda: [p for p in checkpoints.glob("step_*") if ".tmp" not in p.name], process)
         os.kill(children_of(process.pid)[1], signal.SIGKILL)
-        process.communicate(timeout=90)
+        process.communicate(timeout=PATIENCE_S)
         self.train(config, 4, "killed")
         self.assertEqual(self.weights(newest_checkpoint(self.directory / "killed"), "killed"), self.weights(newest_checkpoint(whole), "whole"))
 
