@@ -69,7 +69,7 @@ class DataShard(unittest.TestCase):
         process = start("data", "shard", self.config(), "--output", directory, *OPTIONS)
         while process.poll() is None and not (directory.exists() and (len(list(directory.glob("train-*.tar"))) > had or list(directory.glob(".*.part")))):
             time.sleep(0.001)
-        time.sleep(random.Random(had).uniform(0, 0.05))
+        time.sleep(random.Random(had).uniform(0, 0.05))  # anywhere in a shard
         process.send_signal(signal.SIGKILL)
         process.communicate()
         return process.returncode == -signal.SIGKILL
@@ -77,7 +77,14 @@ class DataShard(unittest.TestCase):
     def test_killed_and_begun_again_it_writes_what_it_writes_in_one_go(self):
         whole = self.shard("whole")
         self.assertGreater(whole["shards"], 4)
-        kills = sum(self.kill_while_writing("killed") for _ in range(3))
+        kills = 0
+        for _ in range(50):  # on a busy machine some end before they are killed
+            if self.kill_while_writing("killed"):
+                kills += 1
+            elif kills == 0:
+                shutil.rmtree(self.root / "killed")
+            if kills == 3:
+                break
         self.assertGreater(kills, 0)
         left = {path.name: path.stat().st_mtime_ns for path in (self.root / "killed").glob("train-*.tar")}
         again = self.shard("killed")

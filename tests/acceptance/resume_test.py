@@ -1,11 +1,11 @@
-"""A run that is killed with SIGKILL at random moments and resumed equals an uninterrupted one, bit for bit."""
+"""A run that is killed with SIGKILL at random steps and resumed equals an uninterrupted one, bit for bit."""
 import json
 import pathlib
 import random
-import subprocess
 import unittest
 
 from trainctl_process import metrics, newest_checkpoint, run, start, temporary_directory, write_experiment
+from waits import num_records, wait_for
 
 
 class Resume(unittest.TestCase):
@@ -19,17 +19,16 @@ class Resume(unittest.TestCase):
         result = run("train", self.config, "--run-dir", directory, "--set", f"dataset.num_workers={workers}")
         self.assertEqual(result.returncode, 0, result.stderr)
 
-    def kill_at_random_moments(self, directory, workers, rng, kills):
+    def kill_at_random_steps(self, directory, workers, rng, kills):
+        """Each process is killed a few records after the last one's, wherever it is then: in a step, a save or an evaluation."""
         for _ in range(kills):
             process = start("train", self.config, "--run-dir", directory, "--set", f"dataset.num_workers={workers}")
-            try:
-                process.wait(timeout=rng.uniform(0.5, 2.5))
-                break  # it finished before it could be killed
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            finally:
-                process.stderr.close()
+            self.addCleanup(process.stderr.close)
+            self.addCleanup(process.kill)
+            enough = num_records(directory) + rng.randint(1, 8)  # of 60 in all
+            wait_for(lambda: num_records(directory) >= enough, process)
+            process.kill()
+            process.wait()
 
     def test_killed_runs_end_like_an_uninterrupted_one_whatever_workers_is(self):
         reference = self.root / "reference"
@@ -39,7 +38,7 @@ class Resume(unittest.TestCase):
         for seed, workers in enumerate((0, 1, 3)):
             with self.subTest(workers=workers):
                 directory = self.root / f"killed-{workers}"
-                self.kill_at_random_moments(directory, workers, random.Random(seed), kills=5)
+                self.kill_at_random_steps(directory, workers, random.Random(seed), kills=5)
                 self.finish(directory, workers)
                 self.assertEqual(metrics(directory), expected)
                 for name in ("model.safetensors", "state.safetensors"):
