@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import tempfile
 
+from waits import PATIENCE_S
+
 
 def find_browser():
     names = (os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome", "chrome")
@@ -68,7 +70,7 @@ def _drawn(page, width=1400):
     with tempfile.TemporaryDirectory(prefix="trainctl-browser-") as profile:
         command = [find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--virtual-time-budget=20000",
                    f"--window-size={width},1000", "--dump-dom", pathlib.Path(page).absolute().as_uri()]
-        text = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        text = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
     failure = re.search(r'id="failure">([^<]*)', text)
     assert failure is None, failure[1]
     return text

@@ -12,8 +12,8 @@ import time
 import unittest
 
 from trainctl_process import TRAINCTL, InScratch, run, write_experiment
+from waits import PATIENCE_S
 
-SECONDS = 20  # a shell's start on a busy machine
 START = {
     "bash": (["bash", "--norc", "--noprofile", "-i"], 'bind "set show-all-if-ambiguous on"; source <(trainctl completion bash)'),
     "zsh": (["zsh", "-f", "-i"], "autoload -U compinit; compinit -u -D; source <(trainctl completion zsh)"),
@@ -70,7 +70,7 @@ class Terminal:
         os.write(self.terminal, text.encode())
 
     def shows(self, text):
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while text not in self.output and time.monotonic() < deadline:
             if select.select([self.terminal], [], [], 0.1)[0]:
                 self.output += os.read(self.terminal, 65536).decode(errors="replace")

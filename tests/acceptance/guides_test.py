@@ -36,7 +36,7 @@ class Guides(unittest.TestCase):
         environment = {**os.environ, "PATH": f"{root}/bin:{os.environ['PATH']}"}
         began = time.monotonic()
         result = subprocess.run(["bash", "-c", command.text], cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True, timeout=300)
+                                text=True, timeout=900)
         print(f"  {time.monotonic() - began:5.1f} s  {command.text}", file=sys.stderr, flush=True)
         self.assertEqual(result.returncode, command.exit_code, f"line {command.line}: {command.text}\n{result.stdout}")
         missing = guide_page.missing_line(command.expected, result.stdout.splitlines())

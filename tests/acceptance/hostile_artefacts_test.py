@@ -9,6 +9,7 @@ import unittest
 import zipfile
 
 from trainctl_process import ROOT, TRAINCTL, newest_checkpoint, run, temporary_directory, write_experiment
+from waits import PATIENCE_S
 
 TABLE = """
 name: hostile
@@ -45,7 +46,7 @@ class HostileArtefacts(unittest.TestCase):
 
     def use(self, checkpoint, command="predict"):
         arguments = [TRAINCTL, command, self.config, "--checkpoint", str(checkpoint)]
-        return subprocess.run(arguments, input=ROWS if command == "predict" else "", capture_output=True, text=True, errors="replace", timeout=60, cwd=ROOT)
+        return subprocess.run(arguments, input=ROWS if command == "predict" else "", capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, cwd=ROOT)
 
     def check_refused(self, checkpoint, words="", command="predict", may_pass=False):
         result = self.use(checkpoint, command)

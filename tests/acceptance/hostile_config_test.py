@@ -13,10 +13,10 @@ import yaml
 
 from schema_numbers import numbers_of_schema
 from trainctl_process import TRAINCTL, run, temporary_directory, write_experiment
+from waits import PATIENCE_S
 
 VALUES = ("0", "1", "-1", "0.37", "1e300", ".nan", "1000000007", "9223372036854775807")
 LONGEST_RUN_S = 6  # then it is sent SIGTERM
-PATIENCE_S = 8     # for the second or two that a stop takes, on a busy machine
 COMMON = """
 seed: 1
 train: {steps: 3, log_every: 1, eval_every: 2, watchdog: {min_timeout_s: 5}}
@@ -133,7 +133,7 @@ class HostileConfig(unittest.TestCase):
                     yield path, value, [write_experiment(self.root, yaml.safe_dump(hostile), f"exp_{number:03}_{i}.yaml")]
 
     def check(self, arguments):
-        result = run("check", "--file-only", *arguments, timeout=30)
+        result = run("check", "--file-only", *arguments, timeout=PATIENCE_S)
         return fault_of(result.returncode, result.stderr), result.returncode, result.stderr
 
     def train(self, arguments):

@@ -4,6 +4,7 @@ import unittest
 import subprocess
 
 from trainctl_process import TRAINCTL, run, temporary_directory, write_experiment, write_images
+from waits import PATIENCE_S
 
 TINY = """
 name: tiny
@@ -51,12 +52,12 @@ class Output(unittest.TestCase):
 
     def to_full_disk(self, *arguments):
         with open("/dev/full", "w") as full:
-            return subprocess.run([TRAINCTL, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True, cwd=self.root, timeout=120)
+            return subprocess.run([TRAINCTL, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True, cwd=self.root, timeout=PATIENCE_S)
 
     def under_file_limit(self, kib, *arguments):
         """Where no file can be longer than `kib` KiB."""
         return subprocess.run(["bash", "-c", f'ulimit -f {kib}; exec "$@"', "bash", TRAINCTL, *map(str, arguments)], capture_output=True, text=True,
-                              cwd=self.root, timeout=120)
+                              cwd=self.root, timeout=PATIENCE_S)
 
     def test_every_command_notices(self):
         model = ("--checkpoint", self.run_of(self.config))

@@ -3,10 +3,10 @@ import json
 import pathlib
 import re
 import sys
-import time
 import unittest
 
 from trainctl_process import TRAINCTL, metrics, newest_checkpoint, run, signal, start, temporary_directory, write_experiment
+from waits import PATIENCE_S, num_records, wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 import plan_memory  # noqa: E402
@@ -73,14 +73,10 @@ class AutoTest(unittest.TestCase):
 
     def stop_after(self, directory, steps, *options):
         process = start("train", self.config, "--run-dir", self.root / directory, "--no-progress", *options)
-        records = self.root / directory / "metrics.jsonl"
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and process.poll() is None:
-            if records.exists() and records.read_text().count('"event":"step"') >= steps:
-                break
-            time.sleep(0.01)
+        self.addCleanup(process.kill)
+        wait_for(lambda: num_records(self.root / directory) >= steps, process)
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, 143, errors)
 
     def test_a_resumed_run_keeps_what_was_chosen_bit_for_bit(self):

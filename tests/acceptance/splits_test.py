@@ -4,10 +4,10 @@ import pathlib
 import random
 import signal
 import statistics
-import time
 import unittest
 
 from trainctl_process import run, start, temporary_directory
+from waits import PATIENCE_S, wait_for
 
 EXPERIMENT = """name: people
 dataset: {kind: table, train: [people.csv], label: label, batch_size: 16, num_workers: 0}
@@ -87,23 +87,21 @@ class Splits(unittest.TestCase):
     def test_stopped_folds_go_on(self):
         long = ["--set", "train.epochs=4000", "--set", "train.early_stopping=null"]
         process = start("train", "p.yaml", "--folds", "2", *long, cwd=self.root)
-        deadline = time.monotonic() + 60
-        while not list(self.root.glob("runs/people/*/fold_0/checkpoints/latest")) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        self.addCleanup(process.kill)
+        wait_for(lambda: list(self.root.glob("runs/people/*/fold_0/checkpoints/latest")), process)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, 130, stderr)
         self.assertIn("fold 1 of 2 was stopped; the same command goes on with it", stderr)
         (parent,) = self.root.glob("runs/people/*")
         self.assertEqual(json.loads((parent / "folds.json").read_text())["outcome"], "unfinished")
-        process = start("train", "p.yaml", "--folds", "2", *long, cwd=self.root)
-        deadline = time.monotonic() + 60
         records = parent / "fold_0/metrics.jsonl"
         before = records.stat().st_size
-        while records.stat().st_size == before and time.monotonic() < deadline:
-            time.sleep(0.05)
+        process = start("train", "p.yaml", "--folds", "2", *long, cwd=self.root)
+        self.addCleanup(process.kill)
+        wait_for(lambda: records.stat().st_size != before, process)
         process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, 143, stderr)
         self.assertEqual(list(self.root.glob("runs/people/*")), [parent])
         self.assertIn("resuming", stderr)

@@ -6,6 +6,7 @@ import subprocess
 import unittest
 
 from trainctl_process import ROOT, temporary_directory
+from waits import PATIENCE_S
 
 SCRIPT = ROOT / "scripts/tensorrt.sh"
 IMAGES = {"inputs": [{"name": "images", "type": "float32", "shape": ["batch", 3, 32, 32]}]}
@@ -30,7 +31,7 @@ class TensorRt(unittest.TestCase):
         return directory
 
     def build(self, *arguments, trtexec=None):
-        return subprocess.run(["bash", SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=60,
+        return subprocess.run(["bash", SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE_S,
                               env={**os.environ, "TRTEXEC": str(trtexec or self.stand_in)})
 
     def arguments(self):
