@@ -5,6 +5,7 @@ import subprocess
 import unittest
 
 from trainctl_process import ROOT, TRAINCTL, run, temporary_directory, write_experiment
+from waits import PATIENCE_S
 
 TEXT = """
 name: predicted text
@@ -49,7 +50,7 @@ device: {kind: cpu}
 """
 IMAGES = """
 name: predicted images
-dataset: {kind: image_folder, train: ROOT/images, eval: ROOT/images, batch_size: 4, num_workers: 1,
+dataset: {kind: image_folder, train: ROOT/images, eval: ROOT/images, batch_size: 4, num_workers: 1, cache_dir: ROOT/lists,
   transforms: [{kind: resize, size: 16}, {kind: center_crop, size: 16}, {kind: normalize}]}
 model: {kind: cnn, channels: [8], hidden: 16}
 optimizer: {lr: 1e-2}
@@ -76,7 +77,7 @@ class Predict(unittest.TestCase):
 
     def predict(self, config, *arguments, checkpoint=None, stdin=""):
         return subprocess.run([TRAINCTL, "predict", config, "--checkpoint", checkpoint or self.root / config.stem, *map(str, arguments)],
-                              input=stdin if isinstance(stdin, bytes) else stdin.encode(), capture_output=True, cwd=ROOT, timeout=120)
+                              input=stdin if isinstance(stdin, bytes) else stdin.encode(), capture_output=True, cwd=ROOT, timeout=PATIENCE_S)
 
     def exported(self, config, form):
         path = self.root / f"{config.stem}.{'onnx' if form == 'onnx' else 'pt'}"

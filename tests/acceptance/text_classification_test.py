@@ -14,6 +14,7 @@ base: {ROOT}/configs/CONFIG
 name: acceptance-reuters
 dataset:
   eval: {{files: [EVAL]}}
+  cache_dir: CACHE
   max_length: {LENGTH}
   batch_size: 8
   eval_batch_size: 16
@@ -34,7 +35,7 @@ class Reuters(unittest.TestCase):
         lines = (TEXTS / "reuters-r8-test.tab").read_text().split("\n")
         cls.rows = [line for line in lines[3:] if line][::15]  # of every class
         (cls.root / "eval.tab").write_text("\n".join(lines[:3] + cls.rows) + "\n")
-        text = EXPERIMENT.replace("CONFIG", "bert_finetune.yaml").replace("EVAL", str(cls.root / "eval.tab"))
+        text = EXPERIMENT.replace("CONFIG", "bert_finetune.yaml").replace("EVAL", str(cls.root / "eval.tab")).replace("CACHE", str(cls.root / "cache"))
         cls.config = write_experiment(cls.root, text)
         cls.summary = train_and_export(cls.config, cls.root)
 
