@@ -43,8 +43,8 @@ CAPS = {
     "train.eval_every": 2,
     "train.log_every": 1,
 }
-# What a CPU without 16-bit products, or a loaded one, is told.
-WARNINGS_OF_MACHINE = re.compile(r"this CPU (has no|multiplies) (bf16|fp16)|goes into waiting for data|they wait for it")
+# Warnings about this machine's CPU, and about how a step's time was spent: a fault of the file has neither.
+WARNINGS_OF_MACHINE = re.compile(r"\bthis (CPU|machine)\b|\bof the time goes into\b|\bthey wait for it\b|\bno step for\b")
 
 
 def shown(path, settings=()):

@@ -21,9 +21,10 @@ EXPORTS = ["eight bits of language models*", "a first layer of floats*"]  # of t
 
 def run_tests(machine, name, only=()):
     """Runs a program of tests: those named, or all but the long ones."""
-    has_x86 = machine.cpu.has_avx2 or not machine.cpu.is_emulated
+    has_x86 = machine.cpu.has_avx2
     if name == "test_exporters" and not has_x86:
-        raise Skipped("without AVX2 LibTorch lacks the engine x86, which these tests name")
+        own = "" if machine.cpu.is_emulated else f"{LACKS} AVX2: "
+        raise Skipped(f"{own}without AVX2 LibTorch lacks the engine x86, which these tests name")
     left_out = [*LONG[name], *emulator_faults.tests_that_see_it(machine.cpu, name)] if machine.cpu.is_emulated and not only else []
     left_out += [] if has_x86 else NAME_X86.get(name, [])
     filters = [",".join(only)] if only else [f"~{test}" for test in left_out]
