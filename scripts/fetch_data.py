@@ -62,7 +62,11 @@ def fetch(name):
         for table in (beside / "content").rglob("*.csv.zip"):
             unpack(table, table.parent)
             table.unlink()
-        (beside / "content").rename(target)
+        try:
+            (beside / "content").rename(target)
+        except OSError:
+            if not target.is_dir():  # another process was faster
+                raise
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return target
