@@ -27,11 +27,11 @@ import tempfile
 import time
 
 from chaos_faults import FAULTS, KILL_LIMIT_S, HANG_SLACK_S, Fault, SmallDisk
-from chaos_job import GLOBAL_BATCH, ROOT, SAMPLES, STEPS, TIMEOUT_S, Job, Rendezvous
+from chaos_job import GLOBAL_BATCH, PATIENCE, ROOT, SAMPLES, STEPS, TIMEOUT_S, Job, Rendezvous
 from compare_step import first_existing
 
 NODES = [[1, 1], [2], [1, 2], [1, 1, 1], [2, 1], [2, 2]]
-END_LIMIT_S = 180
+END_LIMIT_S = 180 * PATIENCE
 # Undisturbed runs on one to four ranks differ by 4e-8 among themselves (--noise): they add up in other orders.
 LOSS_BOUND = 1e-5
 

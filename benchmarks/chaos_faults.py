@@ -7,10 +7,10 @@ import socket
 import subprocess
 import time
 
-from chaos_job import TIMEOUT_S
+from chaos_job import PATIENCE, TIMEOUT_S
 
-KILL_LIMIT_S = 1.0
-HANG_SLACK_S = 1.5
+KILL_LIMIT_S = 1.0 * PATIENCE
+HANG_SLACK_S = 1.5 * PATIENCE
 FAILURE = re.compile(r"^trainctl: (?P<who>rank .*?),? (?:each )?(?:is gone \(killed\?\)|hangs: [a-z' ]+) since step (?P<step>\d+)", re.M)
 CULPRIT = re.compile(r"rank (\d+) on (\S+)")
 
@@ -112,7 +112,7 @@ def add(job, draw):
     before = len(job.ranks())
     watch = Watch(job)
     job.add_node(draw.choice([1, 2]))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 60 * PATIENCE
     while len(job.ranks()) <= before:
         if job.has_finished() or time.monotonic() > deadline:
             raise Fault("the added node never took part")
@@ -132,7 +132,7 @@ def fill_disk(job, draw):
                     file.write(bytes(1 << 12))
             except OSError:
                 pass
-        watch.wait_for("No space left on device while saving the checkpoint", 20, "a full disk")
+        watch.wait_for("No space left on device while saving the checkpoint", 20 * PATIENCE, "a full disk")
         time.sleep(draw.uniform(0, 1))
     finally:
         filler.unlink()

@@ -18,7 +18,7 @@ class Chaos(unittest.TestCase):
             self.skipTest("needs Debian's dataset-fashion-mnist, and PyTorch in .deps/python (scripts/setup.sh --tests)")
         with tempfile.TemporaryDirectory(prefix="trainctl-acceptance-") as directory:
             result = subprocess.run([sys.executable, ROOT / "benchmarks/chaos.py", "--runs", "2", "--kinds", "lose", "corrupt", "--seed", "4", "--trainctl", TRAINCTL,
-                                     "--python", python, "--keep", directory], capture_output=True, text=True, env={**os.environ})
+                                     "--python", python, "--keep", directory], capture_output=True, text=True, env={**os.environ, "CHAOS_PATIENCE": "60"})
         print(result.stderr, result.stdout, file=sys.stderr)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
