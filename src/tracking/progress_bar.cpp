@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "core/terminal.h"
@@ -12,8 +13,6 @@
 
 namespace trainctl::tracking {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr auto kBetweenDraws = std::chrono::milliseconds(100);
 constexpr std::string_view kEraseLine = "\r\x1b[2K";
@@ -42,8 +41,9 @@ Glyphs glyphs_of_terminal() {
 
 class ProgressBar final : public Sink {
  public:
-  explicit ProgressBar(int descriptor)
+  ProgressBar(int descriptor, core::Clock now)
       : descriptor_(descriptor),
+        now_(std::move(now)),
         look_{.glyphs = glyphs_of_terminal(), .colors = environment("NO_COLOR").empty() ? Colors::on : Colors::off} {}
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -69,7 +69,7 @@ class ProgressBar final : public Sink {
     const bool is_new_phase = progress.phase != state_.now.phase;
     state_.now = progress;
     if (progress.loss) state_.loss = progress.loss;
-    const Clock::time_point now = Clock::now();
+    const core::TimePoint now = now_();
     if (!begin_) begin_ = now, begin_step_ = progress.step;
     if (!is_new_phase && now - drawn_ < kBetweenDraws && progress.done != progress.total) return;
     update_eta(now);
@@ -78,7 +78,7 @@ class ProgressBar final : public Sink {
   }
 
   /// Estimates the remaining time from the whole run so far, including evaluations, since they recur.
-  void update_eta(Clock::time_point now) {
+  void update_eta(core::TimePoint now) {
     const std::int64_t done = state_.now.step - begin_step_;
     if (done <= 0 || state_.run.total_steps <= 0) return;
     const double elapsed = std::chrono::duration<double>(now - *begin_).count();
@@ -109,18 +109,19 @@ class ProgressBar final : public Sink {
   }
 
   int descriptor_;
+  core::Clock now_;
   ProgressLook look_;
   ProgressState state_;
   bool is_shown_ = false;
-  std::optional<Clock::time_point> begin_;
+  std::optional<core::TimePoint> begin_;
   std::int64_t begin_step_ = 0;
-  Clock::time_point drawn_{};
+  core::TimePoint drawn_{};
 };
 
 }  // namespace
 
-std::unique_ptr<Sink> make_progress_bar(int descriptor) {
-  return std::make_unique<ProgressBar>(descriptor);
+std::unique_ptr<Sink> make_progress_bar(int descriptor, core::Clock now) {
+  return std::make_unique<ProgressBar>(descriptor, std::move(now));
 }
 
 }  // namespace trainctl::tracking

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "core/clock.h"
 #include "tracking/event.h"
 #include "tracking/tracking.h"
 
@@ -14,7 +15,7 @@ enum class Verbosity { normal, quiet };
 std::unique_ptr<Sink> make_console(int descriptor, Verbosity verbosity);
 
 /// A bar in the last line of a terminal, log lines above it. The descriptor stays the caller's.
-std::unique_ptr<Sink> make_progress_bar(int descriptor);
+std::unique_ptr<Sink> make_progress_bar(int descriptor, core::Clock now = &core::steady_now);
 
 /// metrics.jsonl. A resumed run first cuts off the records after its first step.
 std::unique_ptr<Sink> make_jsonl(const TrackerOptions& options);

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/manual_clock.h"
 #include "tracking/sinks.h"
 #include "tracking_support.h"
 
@@ -182,18 +183,17 @@ TEST_CASE("the bar shows evaluations, and is in colour where that is welcome", "
 TEST_CASE("the bar is drawn at most ten times a second", "[tracking]") {
   const Variable locale("LC_ALL", "C");
   const Channel channel = Channel::terminal(60);
-  const auto sink = make_progress_bar(channel.writer());
+  testing::ManualClock clock;
+  clock.advance(std::chrono::hours(1));
+  const auto sink = make_progress_bar(channel.writer(), clock.now());
   sink->on(testing::started(1000000));
   std::ptrdiff_t draws = 0;
-  const auto begin = std::chrono::steady_clock::now();
-  for (int step = 1; step <= 20000; ++step) {
+  for (int step = 1; step <= 2000; ++step) {  // two seconds
     sink->on(Progress{.step = step, .phase = "train", .done = step, .total = 1000000});
-    if (step % 20 != 0) continue;
-    draws += count_erasures(channel.take());
+    clock.advance(std::chrono::milliseconds(1));
+    if (step % 20 == 0) draws += count_erasures(channel.take());
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  CHECK(draws >= 1);
-  CHECK(static_cast<double>(draws) <= 2 + 10 * seconds);
+  CHECK(draws == 20);
 }
 
 TEST_CASE("a bar that is cut off leaves the prompt a line of its own", "[tracking]") {
