@@ -37,9 +37,10 @@ std::string variable(const char* name) {
 }
 
 /// "rank fault": which rank does what in its fourth step.
-void commit(const std::string& fault, std::int64_t rank) {
-  if (!fault.starts_with(std::to_string(rank) + " ")) return;
-  std::this_thread::sleep_for(300ms);  // the others have heard that it is here
+void commit(const std::string& fault, World& world) {
+  world.tell_doing("about to sum", 3);
+  if (!fault.starts_with(std::to_string(world.launch().rank) + " ")) return;
+  world.diagnose_stall(3);  // returns when all ranks, this one too, have told that they are here
   core::write_file_atomically(fs::path(variable(kOutput)) / "when", std::to_string(now_s()));
   const std::string what = fault.substr(2);
   if (what == "kill") ::raise(SIGKILL);
@@ -52,7 +53,7 @@ void commit(const std::string& fault, std::int64_t rank) {
 void work(World& world) {
   for (std::int64_t step = 0; step < 1000; ++step) {
     world.set_step(step);
-    if (step == 3) commit(variable(kFault), world.launch().rank);
+    if (step == 3) commit(variable(kFault), world);
     const at::Tensor tensor = at::ones({1000});
     world.group().all_reduce(tensor, Reduce::sum)->wait();
   }
@@ -176,7 +177,7 @@ TEST_CASE("rank 0, killed with the store that it keeps, is named by the others",
 
 TEST_CASE("a stopped rank is named when the time is over, with the collective that it never came to", "[comm]") {
   const testing::TemporaryDirectory scratch;
-  const Outcome outcome = outcome_of(2, 1, "stop", scratch, 2s);
+  const Outcome outcome = outcome_of(2, 1, "stop", scratch, 8s);
   REQUIRE_THAT(outcome.text(0), Catch::StartsWith("rank 1 on ") &&
                                     Catch::Contains("hangs: no sign of life since step 3") &&
                                     Catch::Contains("its last was all_reduce #3 of all ranks (3.9 KiB)"));
@@ -186,13 +187,13 @@ TEST_CASE("a stopped rank is named when the time is over, with the collective th
 
 TEST_CASE("rank 0, stopped with the store that it keeps, is named by the others", "[comm]") {
   const testing::TemporaryDirectory scratch;
-  const Outcome outcome = outcome_of(2, 0, "stop", scratch, 2s);
+  const Outcome outcome = outcome_of(2, 0, "stop", scratch, 8s);
   REQUIRE_THAT(outcome.text(1), Catch::StartsWith("rank 0 on ") && Catch::Contains("hangs: the store that it keeps"));
 }
 
 TEST_CASE("a rank that is busy elsewhere is named when the time is over", "[comm]") {
   const testing::TemporaryDirectory scratch;
-  const Outcome outcome = outcome_of(2, 1, "sleep", scratch, 2s);
+  const Outcome outcome = outcome_of(2, 1, "sleep", scratch, 8s);
   REQUIRE_THAT(outcome.text(0), Catch::StartsWith("rank 1 on ") &&
                                     Catch::Contains("never came to all_reduce #4 of all ranks (3.9 KiB) at step 3") &&
                                     Catch::Contains("its last was all_reduce #3"));

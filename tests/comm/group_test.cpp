@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <future>
 
 #include "comm/backend/c10d_group.h"
 #include "comm/world.h"
@@ -103,7 +104,7 @@ TEST_CASE("members exchange parts, and send to one another in order", "[comm]") 
 }
 
 TEST_CASE("members that one of two ignores, or that bring other sizes, are told", "[comm]") {
-  const auto groups = thread_groups(3, 300ms);
+  const auto groups = thread_groups(3, 5s);
   const auto errors = on_threads(3, [&](std::int64_t member) {
     if (member == 0) groups[0]->isend(at::ones({4}), 1)->wait();
   });
@@ -168,7 +169,7 @@ TEST_CASE("sums over threads have the same bits on all members and on every run"
 }
 
 TEST_CASE("a thread that never comes is named when the time is over", "[comm]") {
-  auto groups = thread_groups(3, 300ms);
+  auto groups = thread_groups(3, 5s);
   const auto errors = on_threads(3, [&](std::int64_t member) {
     if (member == 1) return;
     groups[static_cast<std::size_t>(member)]->all_reduce(at::ones({16}), Reduce::sum)->wait();
@@ -180,11 +181,14 @@ TEST_CASE("a thread that never comes is named when the time is over", "[comm]") 
 
 TEST_CASE("a thread that ends is noticed at once", "[comm]") {
   auto groups = thread_groups(2, 60s);
+  std::promise<void> has_begun;
   const auto errors = on_threads(2, [&](std::int64_t member) {
     if (member == 0) {
-      groups[0]->broadcast(at::ones({4}), 1)->wait();
+      const std::unique_ptr<Work> work = groups[0]->broadcast(at::ones({4}), 1);
+      has_begun.set_value();
+      work->wait();
     } else {
-      std::this_thread::sleep_for(50ms);
+      has_begun.get_future().wait();
       groups[1].reset();
     }
   });

@@ -1,6 +1,10 @@
 #include "comm/health/heartbeat_monitor.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <iterator>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -32,13 +36,27 @@ class LostStore final : public c10d::HashStore {
   std::atomic<bool> is_dead_ = false;
 };
 
+/// Waits until a condition holds, which another thread is about to make true; whether it came to hold.
+template <class Condition>
+bool becomes(const Condition& condition) {
+  for (int i = 0; i < 12'000 && !condition(); ++i) std::this_thread::sleep_for(10ms);
+  return condition();
+}
+
+/// Whether a thread of this process waits for something.
+bool is_asleep(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  const std::string stat(std::istreambuf_iterator<char>(file), {});
+  return stat.at(stat.rfind(')') + 2) == 'S';
+}
+
 TEST_CASE("who asks while the store is being lost is told at once", "[comm][regression]") {
   const auto store = c10::make_intrusive<LostStore>();
   // Who is not told waits until the test's time limit ends it: a store that is only slow gets an hour.
   HeartbeatMonitor monitor(store, RankStatus{}, 1, std::make_shared<FlightRecorder>(), 1h);
   store->begin_to_die();
-  std::thread death([&] {
-    std::this_thread::sleep_for(50ms);
+  std::thread death([&, asker = ::gettid()] {
+    becomes([&] { return is_asleep(asker); });
     store->die();
   });
   try {
@@ -53,36 +71,31 @@ TEST_CASE("who asks while the store is being lost is told at once", "[comm][regr
 TEST_CASE("a watcher is called on also when the store is lost", "[comm][regression]") {
   const auto store = c10::make_intrusive<LostStore>();
   std::atomic<int> beats = 0;
-  {
-    HeartbeatMonitor monitor(store, RankStatus{}, 1, std::make_shared<FlightRecorder>());
-    store->begin_to_die();
-    monitor.watch({.on_failure = {}, .on_beat = [&] { ++beats; }});
-    store->die();
-    for (int i = 0; i < 500 && beats < 3; ++i) std::this_thread::sleep_for(10ms);
-    CHECK(beats >= 3);
-    CHECK_THROWS_AS(monitor.standings(), StoreError);
-    monitor.watch({});
-  }
-  const int after = beats;
-  std::this_thread::sleep_for(250ms);
-  CHECK(beats == after);
+  std::atomic<int> later_beats = 0;
+  HeartbeatMonitor monitor(store, RankStatus{}, 1, std::make_shared<FlightRecorder>());
+  store->begin_to_die();
+  monitor.watch({.on_failure = {}, .on_beat = [&] { ++beats; }});
+  store->die();
+  CHECK(becomes([&] { return beats >= 3; }));
+  CHECK_THROWS_AS(monitor.standings(), StoreError);
+  monitor.watch({.on_failure = {}, .on_beat = [&] { ++later_beats; }});
+  const int before = beats;
+  CHECK(becomes([&] { return later_beats >= 3; }));
+  CHECK(beats == before);
+  monitor.watch({});
 }
 
 TEST_CASE("what a rank does holds until its next step", "[comm][regression]") {
   const auto journal = std::make_shared<FlightRecorder>();
-  HeartbeatMonitor monitor(c10::make_intrusive<c10d::HashStore>(), RankStatus{}, 1, journal);
+  HeartbeatMonitor monitor(c10::make_intrusive<c10d::HashStore>(), RankStatus{}, 1, journal, 1h);
   journal->set_step(3);
   monitor.set_doing("in backward for 2 s", 3);
-  const auto becomes = [&](const std::string& doing) {
-    for (int i = 0; i < 500; ++i) {
-      if (monitor.standings().front().doing == doing) return true;
-      std::this_thread::sleep_for(10ms);
-    }
-    return false;
+  const auto is_told = [&](const std::string& doing) {
+    return becomes([&] { return monitor.standings().front().doing == doing; });
   };
-  CHECK(becomes("in backward for 2 s"));
+  CHECK(is_told("in backward for 2 s"));
   journal->set_step(4);
-  CHECK(becomes(""));
+  CHECK(is_told(""));
 }
 
 }  // namespace
