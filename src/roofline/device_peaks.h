@@ -6,19 +6,19 @@
 
 #include <chrono>
 
+#include "core/clock.h"
 #include "runtime/device.h"
 
 namespace trainctl::roofline {
 
 /// Returns the seconds that `run` takes, up to the end of its work on the device.
 template <class Run>
-double time_run(c10::Device device, const Run& run) {
-  using Clock = std::chrono::steady_clock;
+double time_run(c10::Device device, const Run& run, const core::Clock& now = &core::steady_now) {
   runtime::synchronize(device);
-  const Clock::time_point begin = Clock::now();
+  const core::TimePoint begin = now();
   run();
   runtime::synchronize(device);
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+  return std::chrono::duration<double>(now() - begin).count();
 }
 
 /// Measures floating-point operations per second in large matrix products of this type, the best of a few: about 50 ms.

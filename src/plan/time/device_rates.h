@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/clock.h"
 #include "plan/time/machine_load.h"
 #include "roofline/operations.h"
 
@@ -118,7 +119,7 @@ class MeasuredRates {
 RateKey key_of(const roofline::Operation& operation);
 
 /// Some sizes of a kind of work, each the median of a few runs; empty where the device has no such operator or type.
-RateCurve measure_curve(const RateKey& key, c10::Device device);
+RateCurve measure_curve(const RateKey& key, c10::Device device, const core::Clock& now = &core::steady_now);
 /// What a call costs besides its work, in a small network's forward and backward pass.
 double measure_seconds_per_call(c10::Device device);
 

@@ -52,11 +52,12 @@ struct Probe {
 };
 
 /// Returns the median of a few runs. Before each, other data fills the nearer caches, as a step's other operators do.
-double usual_seconds(const Probe& probe, c10::Device device) {
+double usual_seconds(const Probe& probe, c10::Device device, const core::Clock& now) {
   const at::Tensor other = device.is_cpu() ? at::zeros({kEvicted}, device) : at::Tensor();
   const auto once = [&](int i) {
     if (other.defined()) at::Tensor(other).fill_(i);
-    return roofline::time_run(device, [&] { probe.run(i); });
+    return roofline::time_run(
+        device, [&] { probe.run(i); }, now);
   };
   const double first = once(0);  // also faults memory in, and lets libraries choose their kernels
   if (first > 4 * kTooLong) return first;
@@ -362,14 +363,14 @@ Bench::Makers Bench::probes() const {
 
 }  // namespace
 
-RateCurve measure_curve(const RateKey& key, c10::Device device) {
+RateCurve measure_curve(const RateKey& key, c10::Device device, const core::Clock& now) {
   const at::NoGradGuard no_grad;
   const Bench bench(key, device);
   RateCurve curve;
   for (const std::function<Probe()>& make : bench.probes()) {
     try {
       const Probe probe = make();
-      const double seconds = usual_seconds(probe, device);
+      const double seconds = usual_seconds(probe, device, now);
       curve.add(probe.work, seconds);
       if (seconds > kTooLong) break;
     } catch (const std::exception&) {  // an operator that the device or the type doesn't have
