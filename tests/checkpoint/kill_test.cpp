@@ -29,7 +29,7 @@ using testing::TemporaryDirectory;
       saver.save(state_of(step, 30'000), info_of(step, {{"loss", 1.0 / static_cast<double>(step)}}));
 }
 
-/// The same by three ranks, as threads.
+/// Saves step after step by three ranks, which are threads.
 [[noreturn]] void save_together_forever(const std::filesystem::path& directory, std::int64_t first) {
   std::vector<std::unique_ptr<comm::Group>> groups = comm::thread_groups(3, std::chrono::seconds(60));
   std::vector<std::thread> ranks;
@@ -42,14 +42,15 @@ using testing::TemporaryDirectory;
   std::abort();
 }
 
-/// Kills a process that saves from a step on, `rounds` times after some milliseconds: each leaves a complete
-/// checkpoint, none older than the last. Returns the step reached.
+/// Kills a process that saves from a step on, `rounds` times after some milliseconds. Each leaves a complete
+/// checkpoint, none older than the last. There are more rounds if no process has saved by then. Returns the step
+/// reached.
 template <class SaveForever, class Check>
 std::int64_t kill_and_look(const TemporaryDirectory& scratch, int rounds, std::uniform_int_distribution<> milliseconds,
                            const SaveForever& save, const Check& check) {
   std::mt19937 random(1);
   std::int64_t reached = 0;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < rounds || (reached == 0 && round < 100 * rounds); ++round) {
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) save(scratch.path(), reached + 1);

@@ -94,7 +94,7 @@ TEST_CASE("a save is announced when it is complete", "[checkpoint]") {
     Saver saver(scratch.path(), {.async = background});
     std::atomic<int> announced = 0;
     saver.on_saved = [&](std::int64_t step, const fs::path& path, double seconds) {
-      announced += step == 5 && path == scratch / "step_00000005" && seconds > 0 && tells(path, 5);
+      announced += step == 5 && path == scratch / "step_00000005" && seconds >= 0 && tells(path, 5);
     };
     saver.save(state_of(5), info_of(5));
     saver.finish();
