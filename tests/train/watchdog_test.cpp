@@ -19,7 +19,7 @@ namespace {
 /// Waits until a condition holds, which another thread is about to make true; whether it came to hold.
 template <class Condition>
 bool becomes(Condition condition) {
-  for (int i = 0; i < 2000 && !condition(); ++i) std::this_thread::sleep_for(10ms);
+  for (int i = 0; i < 12'000 && !condition(); ++i) std::this_thread::sleep_for(10ms);
   return condition();
 }
 
@@ -204,7 +204,7 @@ TEST_CASE("Pauses, first steps and a watch that is off are no hangs", "[train]")
   make_steps(off, 5);
   const std::int64_t before = unread.num_reads();  // by this thread
   unread.advance(1h);
-  std::this_thread::sleep_for(50ms);  // five looks of a watch that were on
+  let_it_look(clock);  // the watch that is on looks at its clock meanwhile
   CHECK(unread.num_reads() == before);
 }
 
