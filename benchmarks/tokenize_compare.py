@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Tokens per second on one core: trainctl against Hugging Face's `tokenizers`, the same files and text, in turn.
 
+  cmake --build --preset release --target tokenize_speed
   .deps/python/bin/python3 benchmarks/tokenize_compare.py [--megabytes 4] [--rounds 5]
 
 Each round times both on the same pieces of real text (plays, news, code; and the mixture that the tests use). trainctl's
-time is what the hidden case [speed] of build/release/bin/test_tokenizer measures around encode() and append_ids(); the
+time is what benchmarks/tokenize_speed.cpp measures around encode() and append_ids(); the
 package's is that of encode() and of encode_batch_fast(), its fastest, on one thread. Both ran over the text once before.
 """
 import argparse
-import json
 import os
 import pathlib
 import statistics
@@ -26,7 +26,7 @@ from tokenizers import Tokenizer, processors  # noqa: E402
 from tokenizer_corpus import corpus, data, one, python_and_headers, text_of  # noqa: E402
 from tokenizers_package import gpt2, llama3, write_corpus  # noqa: E402
 
-PROGRAM = ROOT / "build/release/bin/test_tokenizer"
+PROGRAM = ROOT / "build/release/bin/tokenize_speed"
 
 
 def english(megabytes):
@@ -65,10 +65,7 @@ def package_seconds(tokenizer, chunks, what):
 
 
 def our_seconds(path, corpus_file, what):
-    result = corpus_file.with_suffix(".json")
-    task = {"TRAINCTL_SPEED_TOKENIZER": path, "TRAINCTL_SPEED_CORPUS": corpus_file, "TRAINCTL_SPEED_WHAT": what, "TRAINCTL_SPEED_RESULT": result}
-    subprocess.run([str(PROGRAM), "[speed]"], check=True, stdout=subprocess.DEVNULL, env={**os.environ, **{k: str(v) for k, v in task.items()}})
-    return json.loads(result.read_text())["seconds"]
+    return float(subprocess.run([PROGRAM, path, corpus_file, what], check=True, capture_output=True, text=True).stdout)
 
 
 def main():
