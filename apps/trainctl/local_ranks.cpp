@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Time for the other ranks to diagnose and report the failure.
-constexpr std::chrono::milliseconds kReportTime{3000};
+constexpr std::chrono::milliseconds kReportTime{10'000};
 
 /// The signals that a launcher waits for. SIGPIPE is one of them for the launcher's own output, too: the launcher must
 /// not end of it while a rank saves.
