@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "experiment/load.h"
+#include "quantization/config.h"
 
 namespace trainctl::cli {
 
@@ -48,9 +49,12 @@ struct EvalOptions {
   std::string logits = "";     // file to write the logits of the training set to
 };
 
+/// What `trainctl export` writes. auto_: hf or onnx, by the network.
+enum class ExportFormat { auto_, hf, peft, safetensors, gguf, torchscript, onnx, mar, triton };
+
 struct ExportOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
-  std::string format = "auto";  // auto, hf, peft, safetensors, gguf, torchscript, onnx, mar, triton
+  ExportFormat format = ExportFormat::auto_;
   std::string naming = "auto";  // auto, transformers, timm
   std::string outtype = "f16";  // of gguf: f32, f16, q8_0, q4_0, q4_k
   std::string output = "";
@@ -98,12 +102,13 @@ struct PredictOptions {
 
 struct QuantizeOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
-  std::string method = "dynamic";  // dynamic, static, weight_only, qat
+  quantization::QuantizationMethod method = quantization::QuantizationMethod::dynamic;
   std::string output = "";
-  std::string backend = "";          // empty: the config's
-  std::string activations = "";      // affine, symmetric; empty: the config's
-  std::string observer = "";         // empty: the config's
-  std::int64_t activation_bits = 0;  // 0: the config's
+  // What has no value here is the config's.
+  std::optional<quantization::QuantizationBackend> backend = {};
+  std::optional<quantization::ActivationScheme> activations = {};
+  std::optional<quantization::RangeFrom> observer = {};
+  std::optional<std::int64_t> activation_bits = {};
   std::int64_t calibration_batches = 16;
   std::int64_t bits = 8;
   std::int64_t group_size = -1;  // -1: the usual one

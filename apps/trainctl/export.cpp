@@ -1,9 +1,35 @@
 #include <memory>
+#include <stdexcept>
 
 #include "trained_model.h"
+#include "word_option.h"
 #include "wrong_use.h"
 
 namespace trainctl::cli {
+
+std::string_view meaning_of(ExportFormat format) {
+  switch (format) {
+    case ExportFormat::auto_:
+      return "hf if transformers or timm has the network, else onnx";
+    case ExportFormat::hf:
+      return "config.json, weights and tokenizer as transformers or timm loads them";
+    case ExportFormat::peft:
+      return "the adapters of model.lora, apart from their base";
+    case ExportFormat::safetensors:
+      return "the weights alone";
+    case ExportFormat::gguf:
+      return "one file for llama.cpp";
+    case ExportFormat::torchscript:
+      return "the network as a TorchScript graph, for any batch size and length";
+    case ExportFormat::onnx:
+      return "the network as an ONNX graph, for any batch size and length";
+    case ExportFormat::mar:
+      return "an archive for TorchServe";
+    case ExportFormat::triton:
+      return "a model repository for Triton";
+  }
+  throw std::logic_error("unknown format");
+}
 
 Action declare_export(CLI::App& app) {
   struct Options {
@@ -15,16 +41,8 @@ Action declare_export(CLI::App& app) {
   add_trained_model_options(
       app, options->trained,
       "A run, checkpoints or step directory, one in Hugging Face layout, or, for graphs, what quantize wrote");
-  app.add_option(
-         "--format", options->export_options.format,
-         "auto: hf where transformers or timm has the network, else onnx; hf: config.json, weights and tokenizer as "
-         "transformers loads them; peft: the adapters of model.lora, apart from their base; safetensors: the weights "
-         "alone; "
-         "gguf: one file for llama.cpp; torchscript, onnx: the network as a graph, for any batch size and length; mar: "
-         "an archive for TorchServe; "
-         "triton: a model repository for Triton")
-      ->check(CLI::IsMember({"auto", "hf", "peft", "safetensors", "gguf", "torchscript", "onnx", "mar", "triton"}))
-      ->capture_default_str();
+  add_word_option<ExportFormat>(app, "--format", options->export_options.format, help_of_words<ExportFormat>())
+      ->default_str("auto");
   app.add_option("--naming", options->export_options.naming,
                  "Library whose names and config.json hf writes; auto: timm for a ResNet, else transformers")
       ->check(CLI::IsMember({"auto", "transformers", "timm"}))
@@ -44,7 +62,7 @@ Action declare_export(CLI::App& app) {
          "Directory to write (default RUN/export); torchscript and onnx also take a file (a name with an extension)")
       ->type_name("PATH");
   return [options] {
-    if (options->export_options.mobile && options->export_options.format != "torchscript")
+    if (options->export_options.mobile && options->export_options.format != ExportFormat::torchscript)
       throw wrong_use("--mobile", "needs --format torchscript");
     ExportOptions& chosen = options->export_options;
     chosen.output = output_path(options->trained, chosen.output, "export");

@@ -1,9 +1,27 @@
 #include <memory>
+#include <stdexcept>
 
 #include "core/error.h"
 #include "trained_model.h"
+#include "word_option.h"
 
 namespace trainctl::cli {
+
+using quantization::QuantizationMethod;
+
+std::string_view meaning_of(QuantizationMethod method) {
+  switch (method) {
+    case QuantizationMethod::dynamic:
+      return "activations rounded batch by batch";
+    case QuantizationMethod::static_:
+      return "activations rounded to levels found on training data";
+    case QuantizationMethod::weight_only:
+      return "activations stay floats";
+    case QuantizationMethod::qat:
+      return "static, after training with quantization.kind: qat";
+  }
+  throw std::logic_error("unknown method");
+}
 
 Action declare_quantize(CLI::App& app) {
   struct Options {
@@ -14,19 +32,16 @@ Action declare_quantize(CLI::App& app) {
   QuantizeOptions& quantize = options->quantize;
   add_trained_model_options(app, options->trained,
                             "A run, checkpoints or step directory, or one in Hugging Face layout");
-  app.add_option("--method", quantize.method,
-                 "dynamic: activations rounded batch by batch; static: to levels found on training data; qat: static, "
-                 "after training with quantization.kind: qat; weight_only: activations stay floats")
-      ->check(CLI::IsMember({"dynamic", "static", "weight_only", "qat"}))
-      ->capture_default_str();
+  add_word_option<QuantizationMethod>(app, "--method", quantize.method, help_of_words<QuantizationMethod>())
+      ->default_str("dynamic");
   app.add_option("--output", quantize.output, "Directory to write (default RUN/quantized)")->type_name("DIR");
-  app.add_option("--backend", quantize.backend, "Engine (default quantization.backend)")
-      ->check(CLI::IsMember({"auto", "x86", "onednn", "fbgemm", "qnnpack"}));
-  app.add_option("--activation-scheme", quantize.activations,
-                 "Levels of activations; TensorRT needs symmetric (default quantization.activation_scheme)")
-      ->check(CLI::IsMember({"affine", "symmetric"}));
-  app.add_option("--observer", quantize.observer, "Method that finds ranges (default quantization.observer)")
-      ->check(CLI::IsMember({"min_max", "moving_average", "histogram", "entropy", "percentile"}));
+  add_word_option<quantization::QuantizationBackend>(app, "--backend", quantize.backend,
+                                                     "Engine (default quantization.backend)");
+  add_word_option<quantization::ActivationScheme>(
+      app, "--activation-scheme", quantize.activations,
+      "Levels of activations; TensorRT needs symmetric (default quantization.activation_scheme)");
+  add_word_option<quantization::RangeFrom>(app, "--observer", quantize.observer,
+                                           "Method that finds ranges (default quantization.observer)");
   app.add_option("--activation-bits", quantize.activation_bits, "7 or 8 (default quantization.activation_bits)")
       ->check(CLI::Range(7, 8));
   app.add_option("--calibration-batches", quantize.calibration_batches, "Training batches to observe")

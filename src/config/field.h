@@ -218,4 +218,13 @@ std::string_view name_of(E value) {
   return names_of<E>().at(static_cast<std::size_t>(value));
 }
 
+/// Returns the enumerator of this name; none if there is no such one.
+template <Enumeration E>
+std::optional<E> enumerator_named(std::string_view name) {
+  const std::vector<std::string_view> names = names_of<E>();
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == name) return static_cast<E>(i);
+  return std::nullopt;
+}
+
 }  // namespace trainctl::config

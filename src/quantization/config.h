@@ -21,6 +21,11 @@ enum class RangeFrom { min_max, moving_average, histogram, entropy, percentile }
 /// it, which TensorRT wants.
 enum class ActivationScheme { affine, symmetric };
 
+/// How `trainctl quantize` rounds. dynamic: products round each batch's activations by its range. static_: activations
+/// have levels found in calibration. weight_only: activations stay floats. qat: static_, with the levels that training
+/// found.
+enum class QuantizationMethod { dynamic, static_, weight_only, qat };
+
 /// Source of the scales in training. observer: ranges. learned: https://arxiv.org/abs/1902.08153.
 enum class ScaleSource { observer, learned };
 

@@ -50,27 +50,6 @@ bool activations_exceed_seven_bits(const QuantizationRecipe& recipe) {
   return rounds_activations_ahead(recipe.method);
 }
 
-std::string name_of(QuantizationMethod method) {
-  switch (method) {
-    case QuantizationMethod::dynamic:
-      return "dynamic";
-    case QuantizationMethod::static_:
-      return "static";
-    case QuantizationMethod::weight_only:
-      return "weight_only";
-    case QuantizationMethod::qat:
-      return "qat";
-  }
-  throw std::logic_error("unknown method");
-}
-
-QuantizationMethod method_of(const std::string& name) {
-  for (const QuantizationMethod method : {QuantizationMethod::dynamic, QuantizationMethod::static_,
-                                          QuantizationMethod::weight_only, QuantizationMethod::qat})
-    if (name_of(method) == name) return method;
-  throw core::Error("'" + name + "' is no way to quantize").hint("dynamic, static, weight_only or qat");
-}
-
 Quantization::Quantization(model::Model& model, const QuantizationRecipe& recipe, const at::Tensor& example,
                            TrainedLevelsByLayer trained)
     : model_(model), recipe_(recipe), trained_(std::move(trained)) {

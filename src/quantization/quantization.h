@@ -18,14 +18,8 @@
 
 namespace trainctl::quantization {
 
-/// dynamic: products round each batch's activations by its range. static_: activations have levels found in
-/// calibration. weight_only: activations stay floats. qat: static_, with the levels that training found.
-enum class QuantizationMethod { dynamic, static_, weight_only, qat };
-std::string name_of(QuantizationMethod method);
 /// To levels that are found before, in calibration or training.
 bool rounds_activations_ahead(QuantizationMethod method);
-/// An Error for what isn't one.
-QuantizationMethod method_of(const std::string& name);
 
 /// All that decides what a model's quantized form looks like, before its numbers.
 struct QuantizationRecipe {

@@ -4,6 +4,7 @@
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "quantization/quantization.h"
 
 namespace trainctl::quantization {
@@ -21,7 +22,7 @@ nlohmann::ordered_json describe(const Quantization& quantization) {
   const QuantizationRecipe& recipe = quantization.recipe();
   nlohmann::ordered_json document = {{"format", kFormat},
                                      {"version", kVersion},
-                                     {"method", name_of(recipe.method)},
+                                     {"method", config::name_of(recipe.method)},
                                      {"backend", config::name_of(recipe.backend)},
                                      {"activation_bits", recipe.activation_bits},
                                      {"activations", config::name_of(recipe.activations)},
@@ -37,17 +38,21 @@ nlohmann::ordered_json describe(const Quantization& quantization) {
   return document;
 }
 
-QuantizationBackend backend_of(const std::string& name) {
-  for (const auto backend : {QuantizationBackend::x86, QuantizationBackend::onednn, QuantizationBackend::fbgemm,
-                             QuantizationBackend::qnnpack})
-    if (config::name_of(backend) == name) return resolved(backend);
-  throw core::Error("there is no engine '" + name + "'");
+/// Returns the enumerator that a key of the file names.
+template <class Word>
+Word word_in(const nlohmann::json& document, const char* key) {
+  const auto name = document.at(key).get<std::string>();
+  if (const std::optional<Word> word = config::enumerator_named<Word>(name)) return *word;
+  const std::vector<std::string_view> known = config::names_of<Word>();
+  throw core::Error(std::string(key) + ": unknown word, got '" + name + "'; expected " +
+                    core::list_words(std::vector<std::string>(known.begin(), known.end()), "or"));
 }
 
-ActivationScheme activations_of(const std::string& name) {
-  for (const auto levels : {ActivationScheme::affine, ActivationScheme::symmetric})
-    if (config::name_of(levels) == name) return levels;
-  throw core::Error("activations have levels of no kind '" + name + "'");
+QuantizationBackend backend_in(const nlohmann::json& document) {
+  const auto backend = word_in<QuantizationBackend>(document, "backend");
+  if (backend == QuantizationBackend::auto_)
+    throw core::Error("backend: expected the engine that was chosen, got 'auto'");
+  return resolved(backend);
 }
 
 /// Returns a number of the file; throws if it is out of range.
@@ -68,10 +73,10 @@ QuantizationRecipe recipe_of(const nlohmann::json& document) {
                       document.at("version").dump() + "; expected at most " + std::to_string(kVersion))
         .hint("update trainctl, or quantize again");
   QuantizationRecipe recipe;
-  recipe.method = method_of(document.at("method").get<std::string>());
-  recipe.backend = backend_of(document.at("backend").get<std::string>());
+  recipe.method = word_in<QuantizationMethod>(document, "method");
+  recipe.backend = backend_in(document);
   recipe.activation_bits = number_in(document, "activation_bits", 7, 8);
-  recipe.activations = activations_of(document.value("activations", "affine"));
+  if (document.contains("activations")) recipe.activations = word_in<ActivationScheme>(document, "activations");
   recipe.weight_bits = number_in(document, "weight_bits", 4, 8);
   recipe.group_size = number_in(document, "group_size", 0, 1 << 20);
   recipe.engine_workarounds = document.value("engine_workarounds", true);

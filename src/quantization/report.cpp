@@ -43,7 +43,7 @@ double ratio(double after, double before) {
 Json document_of(const QuantizationReport& report, const Quantization& quantization) {
   const QuantizationRecipe& recipe = quantization.recipe();
   Json document = {
-      {"method", name_of(recipe.method)},
+      {"method", config::name_of(recipe.method)},
       {"backend", config::name_of(recipe.backend)},
       {"activation_bits", recipe.activation_bits},
       {"weight_bits", recipe.weight_bits},

@@ -177,7 +177,7 @@ TEST_CASE("a quantized model comes back from disk to the bit", "[quantization]")
   const testing::TemporaryDirectory scratch;
   const auto check = [&](const auto& network, const model::InputSpec& spec, const QuantizationRecipe& how,
                          const at::Tensor& input) {
-    const std::filesystem::path directory = scratch.path() / name_of(how.method);
+    const std::filesystem::path directory = scratch.path() / config::name_of(how.method);
     auto model = made(network, spec);
     const Outcome outcome = quantized(*model, how, input, directory);
     auto again = made(network, spec);

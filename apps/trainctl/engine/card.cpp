@@ -31,7 +31,7 @@ std::string quantization_of(const quantization::Quantization* quantization) {
   const quantization::QuantizationRecipe& recipe = quantization->recipe();
   const bool has_levels = recipe.method == quantization::QuantizationMethod::static_ ||
                           recipe.method == quantization::QuantizationMethod::qat;
-  return quantization::name_of(recipe.method) + ", " + std::to_string(recipe.weight_bits) + " bits" +
+  return std::string(config::name_of(recipe.method)) + ", " + std::to_string(recipe.weight_bits) + " bits" +
          (has_levels ? ", " + std::string(config::name_of(recipe.activations)) + " activations" : "");
 }
 

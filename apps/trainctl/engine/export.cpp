@@ -30,20 +30,41 @@ namespace trainctl::engine {
 namespace {
 
 namespace fs = std::filesystem;
+using cli::ExportFormat;
 
-exporters::ArtefactFormat format_of(const cli::ExportOptions& options, const model::NetworkConfig& network) {
-  if (options.format == "onnx" || options.format == "triton") return exporters::ArtefactFormat::onnx;
-  if (options.format == "mar") return exporters::ArtefactFormat::torchscript;
-  if (options.format == "torchscript")
-    return options.mobile ? exporters::ArtefactFormat::torchscript_mobile : exporters::ArtefactFormat::torchscript;
-  if (options.format == "safetensors") return exporters::ArtefactFormat::safetensors;
-  if (options.format == "peft") return exporters::ArtefactFormat::peft;
+/// Returns the layout of Hugging Face or timm; for `auto`, ONNX if neither has the network.
+exporters::ArtefactFormat published_format(const cli::ExportOptions& options, const model::NetworkConfig& network) {
   const model::ModelTraits& traits = config::traits_of(network);
   const bool is_in_transformers = !traits.transformers_type.value.empty();
-  if (options.format == "auto" && !is_in_transformers && !traits.is_in_timm) return exporters::ArtefactFormat::onnx;
-  const bool only_timm_has_it = traits.is_in_timm && !is_in_transformers;
-  const bool timm = options.naming == "timm" || (options.naming == "auto" && only_timm_has_it);
+  if (options.format == ExportFormat::auto_ && !is_in_transformers && !traits.is_in_timm)
+    return exporters::ArtefactFormat::onnx;
+  const bool timm = options.naming == "timm" || (options.naming == "auto" && traits.is_in_timm && !is_in_transformers);
   return timm ? exporters::ArtefactFormat::timm : exporters::ArtefactFormat::hugging_face;
+}
+
+exporters::ArtefactFormat format_of(const cli::ExportOptions& options, const model::NetworkConfig& network) {
+  switch (options.format) {
+    case ExportFormat::auto_:
+    case ExportFormat::hf:
+      return published_format(options, network);
+    case ExportFormat::onnx:
+    case ExportFormat::triton:
+      return exporters::ArtefactFormat::onnx;
+    case ExportFormat::mar:
+    case ExportFormat::torchscript:
+      return options.mobile ? exporters::ArtefactFormat::torchscript_mobile : exporters::ArtefactFormat::torchscript;
+    case ExportFormat::safetensors:
+    case ExportFormat::gguf:
+      return exporters::ArtefactFormat::safetensors;
+    case ExportFormat::peft:
+      return exporters::ArtefactFormat::peft;
+  }
+  throw std::logic_error("unknown format");
+}
+
+/// Whether a server loads the output, which has its description in it.
+bool is_served(ExportFormat format) {
+  return format == ExportFormat::mar || format == ExportFormat::triton;
 }
 
 /// Returns the graph's file name in a directory; null if the format has no graph.
@@ -245,10 +266,9 @@ Written write_weights(const CheckpointedRun& loaded, const cli::EngineCall& call
   const pretrained::ExportRequest request{.layout = layout_of(card.format),
                                           .directory = call.options<cli::ExportOptions>().output,
                                           .tokenizer = tokenizer_beside(call, card)};
-  Written written{.model = request.directory, .files = {}};
-  written.files =
-      pretrained::export_weights(*loaded.run->model, loaded.run->experiment.model.network, card.facts, request);
-  return written;
+  const model::NetworkConfig& network = loaded.run->experiment.model.network;
+  return {.model = request.directory,
+          .files = pretrained::export_weights(*loaded.run->model, network, card.facts, request)};
 }
 
 /// Writes the repository or archive that a server loads. The graph within is verified like any other.
@@ -256,7 +276,7 @@ Written write_served(const CheckpointedRun& loaded, const cli::EngineCall& call,
   const fs::path output = call.options<cli::ExportOptions>().output;
   loaded.run->model->set_segments({});
   exporters::ServedModel served{.card = card, .name = exporters::served_name(card.name)};
-  const bool triton = call.options<cli::ExportOptions>().format == "triton";
+  const bool triton = call.options<cli::ExportOptions>().format == ExportFormat::triton;
   const auto tokenizer = card.facts.vocab_size > 0 ? tokenizer_path(call) : std::nullopt;
   if (!triton && tokenizer && *tokenizer != "bytes") {
     const fs::path path(*tokenizer);
@@ -275,8 +295,7 @@ Written write_served(const CheckpointedRun& loaded, const cli::EngineCall& call,
 /// Writes the card and tokenizer files beside an export that is a directory.
 void write_card(const exporters::ModelCard& card, const cli::EngineCall& call, Written& written) {
   const fs::path output = call.options<cli::ExportOptions>().output;
-  const std::string& format = call.options<cli::ExportOptions>().format;
-  if (!fs::is_directory(output) || format == "mar" || format == "triton") return;
+  if (!fs::is_directory(output) || is_served(call.options<cli::ExportOptions>().format)) return;
   for (const auto& [name, text] : exporters::notes_of(card)) {
     core::write_file_atomically(output / name, text);
     written.files.push_back(output / name);
@@ -356,22 +375,21 @@ void choose_expressible_format(exporters::ModelCard& card, const model::NetworkC
 
 int run_export(const cli::EngineCall& given) {
   const cli::ExportOptions& options = given.options<cli::ExportOptions>();
-  if (options.format == "gguf") return export_gguf_file(given);
+  if (options.format == ExportFormat::gguf) return export_gguf_file(given);
   cli::EngineCall call = given;
   call.loaded.experiment.device.kind = runtime::DeviceKind::cpu;
   const CheckpointedRun loaded = load_checkpointed_run(call, options.verify ? Samples::eval : Samples::not_needed);
   exporters::ModelCard card = card_of(loaded, call, format_of(options, loaded.run->experiment.model.network),
                                       metrics_of(loaded, options), loaded.quantization.get());
-  if (options.format == "auto") choose_expressible_format(card, loaded.run->experiment.model.network);
+  if (options.format == ExportFormat::auto_) choose_expressible_format(card, loaded.run->experiment.model.network);
   check_exportable(loaded, card);
   tell_saturation(loaded, card);
   const bool is_graph = graph_file_name(card.format) != nullptr;
   if (is_graph) describe_graph(card, call, *loaded.run);
-  const bool is_served = options.format == "mar" || options.format == "triton";
-  if (is_served) card.num_outputs = num_outputs(loaded);
-  Written written = is_served  ? write_served(loaded, call, card)
-                    : is_graph ? write_graph(loaded, call, card)
-                               : write_weights(loaded, call, card);
+  if (is_served(options.format)) card.num_outputs = num_outputs(loaded);
+  Written written = is_served(options.format) ? write_served(loaded, call, card)
+                    : is_graph                ? write_graph(loaded, call, card)
+                                              : write_weights(loaded, call, card);
   std::optional<exporters::LargestDifference> difference;
   if (options.verify) difference = verify(loaded, card, written.model);
   write_card(card, call, written);

@@ -22,54 +22,35 @@ namespace {
 
 constexpr std::int64_t kUsualGroup = 128;
 
-QuantizationBackend backend_of(const std::string& name, QuantizationBackend otherwise) {
-  for (const auto backend : {QuantizationBackend::auto_, QuantizationBackend::x86, QuantizationBackend::onednn,
-                             QuantizationBackend::fbgemm, QuantizationBackend::qnnpack})
-    if (config::name_of(backend) == name) return backend;
-  return otherwise;
-}
-
-RangeFrom observer_of(const std::string& name, RangeFrom otherwise) {
-  for (const RangeFrom range :
-       {RangeFrom::min_max, RangeFrom::moving_average, RangeFrom::histogram, RangeFrom::entropy, RangeFrom::percentile})
-    if (config::name_of(range) == name) return range;
-  return otherwise;
-}
-
-ActivationScheme activations_of(const std::string& name, ActivationScheme otherwise) {
-  if (name.empty()) return otherwise;
-  return name == "symmetric" ? ActivationScheme::symmetric : ActivationScheme::affine;
-}
-
 QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experiment::Experiment& experiment) {
   const QuantizationConfig& config = experiment.quantization;
   const bool is_recurrent = config::traits_of(experiment.model.network).is_recurrent;
-  const ActivationScheme activations = activations_of(options.activations, config.activation_scheme);
-  const QuantizationMethod method = method_of(options.method);
+  const ActivationScheme activations = options.activations.value_or(config.activation_scheme);
   QuantizationRecipe recipe{
-      .method = method,
-      .backend =
-          resolved(backend_of(options.backend, config.backend), is_recurrent ? RowsAtOnce::few : RowsAtOnce::many,
-                   rounds_activations_ahead(method) ? activations : ActivationScheme::affine),
+      .method = options.method,
+      .backend = resolved(options.backend.value_or(config.backend), is_recurrent ? RowsAtOnce::few : RowsAtOnce::many,
+                          rounds_activations_ahead(options.method) ? activations : ActivationScheme::affine),
       .activations = activations,
       .skip_modules = config.skip_modules,
-      .observer = observer_of(options.observer, config.observer),
+      .observer = options.observer.value_or(config.observer),
       .percentile = config.percentile,
       .engine_workarounds = config.engine_workarounds};
   const bool only_weights = recipe.method == QuantizationMethod::weight_only;
   if (!only_weights && (options.bits != 8 || options.group_size >= 0))
-    throw core::Error("--bits and --group-size are for --method weight_only, and this is " + options.method);
-  if (recipe.method == QuantizationMethod::qat && recipe.activations != config.activation_scheme)
-    throw core::Error("--activation-scheme " + options.activations + " isn't what the network was trained with")
-        .hint("leave it out, or train with quantization.activation_scheme: " + options.activations);
+    throw core::Error("--bits and --group-size are for --method weight_only, and this is " +
+                      std::string(config::name_of(options.method)));
+  if (recipe.method == QuantizationMethod::qat && recipe.activations != config.activation_scheme) {
+    const std::string scheme(config::name_of(recipe.activations));
+    throw core::Error("--activation-scheme " + scheme + " isn't what the network was trained with")
+        .hint("leave it out, or train with quantization.activation_scheme: " + scheme);
+  }
   recipe.weight_bits = options.bits;
   if (only_weights)
     recipe.group_size = options.group_size >= 0 ? options.group_size : options.bits == 4 ? kUsualGroup : 0;
   if (options.bits == 4 && recipe.group_size == 0)
     throw core::Error("four bits need groups").hint("--group-size 128, or smaller");
-  recipe.activation_bits = options.activation_bits > 0
-                               ? options.activation_bits
-                               : config.activation_bits.value.value_or(activation_bits(recipe.backend));
+  recipe.activation_bits =
+      options.activation_bits.value_or(config.activation_bits.value.value_or(activation_bits(recipe.backend)));
   recipe.skip_modules.insert(recipe.skip_modules.end(), options.skip_modules.begin(), options.skip_modules.end());
   return recipe;
 }
