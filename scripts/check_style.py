@@ -23,7 +23,7 @@ SAYS_NOTHING = re.compile(r"^(utils?|common|misc|helpers?)(_.*)?$")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|not imple" r"mented|unimple" r"mented)\b")
 ONE_MACHINE = re.compile(r"(?<![\w.$}/-])/(home|root|Users|work)/\w")
 LIBRARY_NAMESPACE = re.compile(r"^\s*(inline\s+)?namespace\s+(at|c10|c10d|caffe2|dnnl|fbgemm|ideep|torch)\b")
-GENERATED = {"configs/schema.json", "docs/reference.md"}
+GENERATED = {"configs/schema.json", "docs/reference.md", "docs/kinds.md"}
 
 # What a brace belongs to, told by the text before it.
 SCOPE = re.compile(r"^\s*(inline\s+)?namespace\b|^\s*extern\s+\"|\b(class|struct|union|enum)\b[^()=]*$|\bconcept\b|=\s*$|^\s*requires\b[^()]*$")

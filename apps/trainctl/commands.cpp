@@ -10,7 +10,7 @@ std::vector<Command> commands() {
       {"compare", "what each strategy is worth on a job, or how runs differ", declare_compare},
       {"report", "a page about a run: curves, evaluation, samples, config and machine", declare_report},
       {"runs", "list runs with their state and best metric; remove what is not needed", declare_runs},
-      {"track", "deliver runs to TensorBoard, Weights & Biases, MLflow, Trackio or CSV", declare_track},
+      {"track", "deliver runs to trackers, such as TensorBoard", declare_track},
       {"eval", "metrics of a checkpoint on the evaluation set", declare_eval},
       {"predict", "one JSON line for each image, text or row", declare_predict},
       {"quantize", "a small, fast model of a checkpoint, and what it costs", declare_quantize},

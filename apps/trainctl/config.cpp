@@ -13,6 +13,7 @@
 #include "engine_call.h"
 #include "experiment/describe.h"
 #include "experiment/load.h"
+#include "kinds.h"
 #include "load_plugin.h"
 #include "wrong_use.h"
 
@@ -99,7 +100,7 @@ void add_new(CLI::App& app) {
   starter
       ->add_option("--from", options->data.from,
                    "Data to train on: a folder of images for each class, a table or texts with labels (.csv, .tsv, "
-                   ".jsonl), or plain text")
+                   ".jsonl), conversations (.jsonl), or plain text")
       ->type_name("PATH");
   starter->add_option("--eval", options->data.eval, "Data to evaluate on (default what lies beside, or a tenth)")
       ->type_name("PATH");
@@ -122,6 +123,8 @@ Action declare_config(CLI::App& app) {
   app.add_subcommand("reference", "every key, as Markdown")->final_callback([] {
     print(experiment::experiment_reference());
   });
+  app.add_subcommand("kinds", "all that can be chosen: kinds, metrics, formats, trackers, commands; as Markdown")
+      ->final_callback([&app] { print(kinds_page(*app.get_parent())); });
   return [] { return core::kExitDone; };
 }
 

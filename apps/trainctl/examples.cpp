@@ -101,6 +101,7 @@ constexpr std::array kExamples = {
     Example{"trainctl config show exp.yaml > resolved.yaml", "Writes the file with all defaults."},
     Example{"trainctl config schema > schema.json", "Writes the schema for an editor's completion."},
     Example{"trainctl config reference > reference.md", "Writes the documentation of every key."},
+    Example{"trainctl config kinds > kinds.md", "Lists networks, datasets, metrics, export formats and the like."},
     Example{"trainctl doctor", "Reports what is missing, each with the line that installs it."},
     Example{"trainctl doctor --run-dir /scratch --json", "Measures another disk, and prints JSON."},
     Example{"trainctl completion bash > ~/.local/share/bash-completion/completions/trainctl",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 
 #include "config/emit.h"
 #include "config/problems.h"
@@ -94,6 +95,10 @@ std::string link_to(const std::string& heading, std::string_view text) {
   return "[`" + std::string(text) + "`](" + anchor(heading) + ")";
 }
 
+std::string title_line(const std::string& text, int level) {
+  return std::string(static_cast<std::size_t>(std::min(level, 6)), '#') + " " + text + "\n\n";
+}
+
 /// A mapping that stands inside another one and has its own section.
 struct Inner {
   const Shape* shape;
@@ -120,12 +125,27 @@ class ReferenceWriter {
   const std::string& index() const { return index_; }
   const std::string& body() const { return body_; }
 
+  /// Returns a section for each mapping with a `kind`, which links each kind to its place in the reference.
+  std::string kind_lists(const std::string& reference) const {
+    std::string text;
+    for (const Inner& list : lists_of_kinds_) {
+      text += title_line(list.heading, 2);
+      if (!list.help.empty()) text += std::string(list.help) + "\n\n";
+      const Shape& kinds = *list.shape->kinds();
+      for (std::size_t i = 0; i < kinds.words.size(); ++i) {
+        const auto own = kind_headings_.find(kinds.alternatives[i]);
+        const std::string& place = own == kind_headings_.end() ? list.heading : own->second;
+        text += (i == 0 ? "[`" : ", [`") + std::string(kinds.words[i]) + "`](" + reference + anchor(place) + ")";
+      }
+      text += "\n\n";
+    }
+    return text;
+  }
+
  private:
   void line(const std::string& text) { body_ += text + "\n"; }
 
-  void heading(const std::string& text, int level) {
-    line(std::string(static_cast<std::size_t>(std::min(level, 6)), '#') + " " + text + "\n");
-  }
+  void heading(const std::string& text, int level) { body_ += title_line(text, level); }
 
   void add_to_index(const std::string& heading, std::string_view text) {
     index_ += separator_ + link_to(heading, text);
@@ -139,6 +159,7 @@ class ReferenceWriter {
     if (!inner.help.empty()) line(std::string(inner.help) + "\n");
     if (level == 2) example(inner.path);
     if (level == 3 && kind.empty()) add_to_index(inner.heading, inner.path.substr(inner.path.find('.') + 1));
+    if (shape.kinds() != nullptr) add_list_of_kinds(inner);
     if (shape.form == Form::one_of) return kinds(shape, inner.path.ends_with("]"), inner.path, level);
     const std::vector<Inner> inside = table(shape, inner.path, kind);
     if (shape.choice) {
@@ -146,6 +167,14 @@ class ReferenceWriter {
       kinds(*shape.choice->shape, shape.choice->limits.required, inner.path, level);
     }
     for (const Inner& next : inside) section(next, kind, level + 1);
+  }
+
+  /// Keeps the list, unless an earlier one has all of its kinds.
+  void add_list_of_kinds(const Inner& inner) {
+    const auto& kinds = inner.shape->kinds()->alternatives;
+    const bool is_known = std::ranges::all_of(kinds, [this](const Shape* kind) { return listed_.contains(kind); });
+    if (!is_known) lists_of_kinds_.push_back(inner);
+    listed_.insert(kinds.begin(), kinds.end());
   }
 
   void example(const std::string& section) {
@@ -240,6 +269,7 @@ class ReferenceWriter {
     }
     for (const std::size_t i : equal) {
       written_.emplace(one_of.alternatives[i], path);
+      kind_headings_.emplace(one_of.alternatives[i], title);
       if (level == 3) add_to_index(title, one_of.words[i]);
     }
     heading(title, level);
@@ -253,6 +283,9 @@ class ReferenceWriter {
   std::string body_;
   std::map<const Shape*, std::string> headings_;  // of mappings that have their own section
   std::map<const Shape*, std::string> written_;   // kinds with keys, and the path that has their keys
+  std::map<const Shape*, std::string> kind_headings_;
+  std::vector<Inner> lists_of_kinds_;
+  std::set<const Shape*> listed_;  // kinds of these
 };
 
 }  // namespace
@@ -269,6 +302,13 @@ std::string markdown_reference(const Shape& root, const std::string& title, cons
     text += "The example of each section lies over this file, `base.yaml`, and changes one thing of it:\n\n```yaml\n" +
             std::string(base->second) + "```\n\n";
   return text + writer.body();
+}
+
+std::string markdown_kinds(const Shape& root, const std::string& reference) {
+  const SectionExamples none;
+  ReferenceWriter writer(none);
+  writer.document(root);
+  return writer.kind_lists(reference);
 }
 
 }  // namespace trainctl::config

@@ -15,4 +15,7 @@ using SectionExamples = std::map<std::string_view, std::string_view>;
 /// Returns the reference: an index, the root's keys, and each mapping and kind once, with links from every other place.
 std::string markdown_reference(const Shape& root, const std::string& title, const SectionExamples& examples);
 
+/// Returns a section for each mapping with a `kind`: its kinds, with links to their keys in the page `reference`.
+std::string markdown_kinds(const Shape& root, const std::string& reference);
+
 }  // namespace trainctl::config

@@ -142,6 +142,21 @@ std::string experiment_reference() {
   return config::markdown_reference(experiment_shape(), "The experiment file", section_examples());
 }
 
+std::string experiment_kinds() {
+  std::string text =
+      config::markdown_kinds(experiment_shape(), "reference.md") +
+      "## Metrics of each task\n\nWhat `task.metrics` takes. [Metrics](metrics.md) has their formulas.\n\n"
+      "| task | metrics |\n|---|---|\n";
+  const config::Shape& tasks = *experiment_shape().find("task")->shape->kinds();
+  for (std::size_t i = 0; i < tasks.words.size(); ++i) {
+    text += "| `" + std::string(tasks.words[i]) + "` | `loss`";
+    if (const config::Key* metrics = tasks.alternatives[i]->find("metrics"))
+      for (const std::string_view name : metrics->shape->element->words) text += ", `" + std::string(name) + "`";
+    text += " |\n";
+  }
+  return text + "\n";
+}
+
 std::string experiment_starter(const StarterChoice& choice) {
   Experiment experiment = starter_experiment();
   experiment.name = choice.name;

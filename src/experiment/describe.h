@@ -11,6 +11,9 @@ std::string experiment_schema();
 /// docs/reference.md.
 std::string experiment_reference();
 
+/// Returns the part of docs/kinds.md that the experiment file decides: kinds, and the metrics of each task.
+std::string experiment_kinds();
+
 struct StarterChoice {
   std::string name = "my-run";
   std::string model;      // kind of the model; empty takes cnn
