@@ -16,6 +16,26 @@ CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 README_EXAMPLES = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
 
 
+# Pages that tell of the program; those on plug-ins have kinds of their own.
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/guides").glob("*.md"))]
+PAGES.remove(ROOT / "docs/plugins.md")
+# How pages name those that no key of an experiment chooses.
+PLACES = {"Export formats": r"trainctl export [^`\n]*--format", "Quantization methods": r"trainctl quantize [^`\n]*--method", "Trackers": r"trainctl track [^`\n]*--to"}
+
+
+def read_kinds():
+    """The lists of docs/kinds.md: by the last key of their path, or by their title."""
+    kinds = {}
+    for section in re.split(r"^## ", (ROOT / "docs/kinds.md").read_text(), flags=re.M)[1:]:
+        title, text = section.split("\n", 1)
+        name = re.match(r"`(?:.*\.)?(\w+)(?:\[\])?`|(.*)", title)
+        kinds.setdefault(name[1] or name[2], set()).update(re.findall(r"(?:\[|^\| )`(\w+)`", text, re.M))
+    return {name: words for name, words in kinds.items() if name not in ("Metrics of each task", "Instruction sets", "Commands")}
+
+
+KINDS = read_kinds()
+
+
 def templates(source):
     """Texts of a Python program that str.format makes an experiment of, with the lines on which they begin."""
     for node in ast.walk(ast.parse(source)):
@@ -48,6 +68,24 @@ class Configs(unittest.TestCase):
 
     def test_reference_is_fresh(self):
         self.assert_generated("docs/reference.md", "reference")
+
+    def test_kinds_are_fresh(self):
+        self.assert_generated("docs/kinds.md", "kinds")
+
+    def test_pages_link_to_the_kinds(self):
+        for page in ("README.md", "docs/index.md", "docs/guides/scope.md", "docs/comparison.md", "docs/faq.md", "docs/layers.md"):
+            self.assertIn("kinds.md", (ROOT / page).read_text(), page)
+
+    def test_pages_name_no_kind_that_does_not_exist(self):
+        num_named = 0
+        for name, known in KINDS.items():
+            place = PLACES.get(name, name + ": {kind:")
+            for page in PAGES:
+                for words in re.findall(place + r" ([a-z][\w,]*)", page.read_text()):
+                    with self.subTest(page=page.name, of=name):
+                        self.assertLessEqual(set(words.rstrip(",").split(",")), known)
+                    num_named += 1
+        self.assertGreater(num_named, 100)
 
     def test_every_config_checks(self):
         self.assertTrue(CONFIGS)
