@@ -1,6 +1,5 @@
 // Names of the experiment file that were others before the first release, or are others in other trainers, each with
-// the word that is meant. docs/glossary.md shows the first table to readers; it goes when nobody has such files any
-// more.
+// the word that is meant. The first table goes when nobody has such files any more.
 #pragma once
 
 #include "config/renamed.h"
