@@ -54,6 +54,18 @@ TEST_CASE("the reference writes each mapping and each kind's keys once", "[confi
   CHECK_THAT(text, Contains("### `network: {kind: small}`, `large`\n"));
 }
 
+TEST_CASE("a list of kinds links each kind to its keys, or to the mapping if it has none", "[config]") {
+  CHECK(markdown_kinds(shape_of<Everything>(), "page.md") ==
+        "## `network`\n\nNetwork.\n\n[`plain`](page.md#network), [`small`](page.md#network-kind-small-large), "
+        "[`large`](page.md#network-kind-small-large)\n\n");
+}
+
+TEST_CASE("kinds that an earlier list has are not listed again", "[config]") {
+  const std::string text = markdown_kinds(shape_of<sample::Root>(), "page.md");
+  CHECK(count(text, "## ") == 1);
+  CHECK_THAT(text, Contains("## `optimizer`\n"));
+}
+
 TEST_CASE("the reference begins with an index of its sections and kinds, and shows the examples", "[config]") {
   const std::string text =
       markdown_reference(shape_of<Everything>(), "A file", {{"", "train: {}\n"}, {"network", "network: large\n"}});
