@@ -4,6 +4,7 @@
 #include "library_probes.h"
 #include "load_engine.h"
 #include "machine/cpu.h"
+#include "machine/libraries.h"
 #include "machine/libtorch.h"
 
 namespace trainctl::cli {
@@ -70,20 +71,32 @@ Finding find_libgomp(const Probe& engine) {
   return finding;
 }
 
-Finding find_gpu(const Probe& driver) {
+std::string gpu_hint(const std::string& problem) {
+  const std::string missing = machine::missing_library(problem);
+  if (!missing.empty() && !missing.starts_with("libcuda.")) return machine::line_that_gets(missing);
+  return "apt-get install nvidia-driver (Debian's non-free section); in a container, docker run --gpus all";
+}
+
+/// Describes the driver with its GPUs, and why a run would use none of them. A CUDA library that does not load is a
+/// finding of its own.
+Finding find_gpu(const Probe& driver, const Probe& cuda, const Probe& engine) {
   Finding finding{.key = "gpu", .subject = "GPU"};
-  finding.values = {{"driver", nullptr}, {"cuda", nullptr}, {"devices", Json::array()}};
+  finding.values = {{"driver", nullptr},
+                    {"cuda", nullptr},
+                    {"devices", Json::array()},
+                    {"why_not", engine.values.value("why_no_gpu", Json())}};
   finding.values.update(driver.values);
-  if (!driver.problem.empty()) {
+  if (driver.problem.empty()) {
+    finding.text = "driver " + text_at(driver.values, "driver") + ", CUDA " + text_at(driver.values, "cuda");
+    for (const Json& device : driver.values["devices"])
+      finding.text += "\n" + text_at(device, "name") + ", " + core::format_bytes(device.value("memory_bytes", 0.0));
+  } else {
     finding.text = has_nvidia_device() ? "an NVIDIA device without a driver that works" : "no NVIDIA device";
-    if (!has_nvidia_device()) return finding;
-    finding.problem = driver.problem;
-    finding.hint = "apt-get install nvidia-driver (Debian's non-free section); in a container, docker run --gpus all";
-    return finding;
+    if (has_nvidia_device()) finding.problem = driver.problem;
   }
-  finding.text = "driver " + text_at(driver.values, "driver") + ", CUDA " + text_at(driver.values, "cuda");
-  for (const Json& device : driver.values["devices"])
-    finding.text += "\n" + text_at(device, "name") + ", " + core::format_bytes(device.value("memory_bytes", 0.0));
+  if (cuda.problem.empty() && engine.values.value("gpu_is_expected", false))
+    finding.problem = "a run uses no GPU: " + text_at(engine.values, "why_no_gpu");
+  if (!finding.problem.empty()) finding.hint = gpu_hint(finding.problem);
   return finding;
 }
 
@@ -125,10 +138,10 @@ constexpr OptionalLibrary kArrow{
 std::vector<Finding> find_libraries() {
   const Probe engine = probe_engine();
   const Probe driver = probe_driver();
-  std::vector<Finding> findings{find_kernels(engine.values), describe_libtorch(engine), find_libgomp(engine),
-                                find_gpu(driver)};
   const bool has_driver = driver.problem.empty();
   const Probe cuda = has_driver ? probe_cuda() : Probe{};
+  std::vector<Finding> findings{find_kernels(engine.values), describe_libtorch(engine), find_libgomp(engine),
+                                find_gpu(driver, cuda, engine)};
   for (const OptionalLibrary& library : {kCuda, kNccl})
     findings.push_back(has_driver ? find_optional(library, cuda) : without_driver(library));
   findings.push_back(find_optional(kMpi, probe_mpi()));

@@ -12,7 +12,8 @@ struct Probe {
   std::string hint;     // the line that gets what is missing; empty if unknown
 };
 
-/// Loads the engine with LibTorch; values libtorch and libgomp (paths) and kernels.
+/// Loads the engine with LibTorch; values libtorch and libgomp (paths), kernels, why_no_gpu (null if a GPU can be used)
+/// and gpu_is_expected.
 Probe probe_engine();
 
 /// Asks the GPU driver; values driver, cuda and devices.

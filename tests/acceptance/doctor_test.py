@@ -19,7 +19,7 @@ KEYS = {
     "kernels": {"onednn", "bf16_is_fast", "fp16_is_fast", "image_resampling", "libtorch", "matrix_product", "byte_product", "vectors"},
     "libtorch": {"path", "version", "built_with", "named_by", "loads"},
     "libgomp": {"path"},
-    "gpu": {"driver", "cuda", "devices"},
+    "gpu": {"driver", "cuda", "devices", "why_not"},
     "cuda": {"version", "loads"},
     "nccl": {"version", "loads"},
     "mpi": {"version", "loads"},

@@ -2,12 +2,11 @@
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import unittest
 
-from trainctl_process import ROOT, TRAINCTL, metrics, run, temporary_directory
+from trainctl_process import ROOT, TRAINCTL, metrics, run, temporary_directory, why_no_gpu
 
 EXPERIMENT = """
 name: shapes
@@ -105,8 +104,8 @@ class PlugIn(unittest.TestCase):
             self.assertAlmostEqual(half[step], whole[step], delta=5e-2 * whole[step], msg=f"step {step}")
 
     def test_the_kernel_for_gpus_computes_what_the_reference_does(self):
-        if shutil.which("nvidia-smi") is None or subprocess.run(["nvidia-smi"], capture_output=True).returncode != 0:
-            self.skipTest("no GPU here")
+        if problem := why_no_gpu():
+            self.skipTest("no GPU: " + problem)
         config = self.write("gpu", model=LAYERS)
         host = self.train(config, "host")
         device = self.train(config, "device", "--set", "device.kind=cuda")

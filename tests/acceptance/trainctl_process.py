@@ -57,6 +57,11 @@ def newest_checkpoint(run_directory):
     return sorted(p for p in (pathlib.Path(run_directory) / "checkpoints").iterdir() if p.name.startswith("step_") and ".tmp" not in p.name)[-1]
 
 
+def why_no_gpu():
+    """Why trainctl can use no GPU here; None if it can."""
+    return json.loads(run("doctor", "--json").stdout)["gpu"]["why_not"]
+
+
 def fetched(*names):
     """Whether the sets of scripts/fetch_data.py are there."""
     return subprocess.run([sys.executable, ROOT / "scripts/fetch_data.py", *names], capture_output=True).returncode == 0
@@ -114,5 +119,5 @@ class InScratch(unittest.TestCase):
         self.root = pathlib.Path(self.enterContext(temporary_directory()))
 
 
-__all__ = ["ROOT", "TRAINCTL", "EXPERIMENT", "InScratch", "write_experiment", "run", "start", "metrics", "newest_checkpoint", "fetched", "train_and_export",
+__all__ = ["ROOT", "TRAINCTL", "EXPERIMENT", "InScratch", "write_experiment", "run", "start", "metrics", "newest_checkpoint", "fetched", "train_and_export", "why_no_gpu",
            "preloaded", "png", "grey_png", "write_images", "temporary_directory", "signal"]

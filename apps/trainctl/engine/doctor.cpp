@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/error.h"
 #include "engine.h"
@@ -9,6 +10,7 @@
 #include "kernels/vector_math.h"
 #include "machine/libraries.h"
 #include "quantization/workarounds/int8_gemm.h"
+#include "runtime/device.h"
 
 namespace trainctl::engine {
 namespace {
@@ -34,8 +36,11 @@ const char* vector_kernels() {
 }  // namespace
 
 int run_doctor(const cli::EngineCall&) {
+  const std::optional<runtime::GpuProblem> gpu = runtime::gpu_problem();
   const nlohmann::ordered_json values = {
       {"libtorch", machine::loaded_library("libtorch_cpu.so").string()},
+      {"why_no_gpu", gpu ? nlohmann::ordered_json(gpu->text) : nlohmann::ordered_json()},
+      {"gpu_is_expected", gpu && gpu->is_fault},
       {"libgomp", machine::loaded_library("libgomp").string()},
       {"kernels",
        {{"libtorch", at::get_cpu_capability()},
