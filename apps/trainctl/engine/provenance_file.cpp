@@ -62,6 +62,11 @@ fs::path git_directory(const fs::path& top) {
   return line.starts_with(kPrefix) ? top / line.substr(kPrefix.size()) : top / ".git";
 }
 
+/// Returns null for a run that is to use the CPU, which loads no CUDA library.
+Json num_gpus(const runtime::DeviceConfig& config) {
+  return config.kind == runtime::DeviceKind::cpu ? Json() : Json(runtime::num_gpus());
+}
+
 Json document_of(const train::Run& run, const experiment::LoadedExperiment& loaded) {
   const fs::path directory = fs::current_path();
   Json document{{"name", run.experiment.name},
@@ -76,7 +81,7 @@ Json document_of(const train::Run& run, const experiment::LoadedExperiment& load
                 {"cores", runtime::available_cores()},
                 {"memory_bytes", machine::usable_memory()},
                 {"device", runtime::describe(run.device)},
-                {"num_gpus", runtime::num_gpus()},
+                {"num_gpus", num_gpus(run.experiment.device)},
                 {"ranks", run.mesh->world().size()},
                 {"seed", run.experiment.seed},
                 {"num_parameters", run.num_parameters},
