@@ -49,7 +49,8 @@ Target target_of(const cli::PlanOptions& options, const experiment::Experiment& 
     const auto memory = static_cast<std::int64_t>(device->memory_gib * kGiB);
     return {plan::PlannedDevice::cuda, std::string(device->name), plan::gpu_limit(asked > 0 ? asked : memory)};
   }
-  if (experiment.device.kind == runtime::DeviceKind::cuda) {
+  const runtime::DeviceKind kind = experiment.device.kind;
+  if (kind == runtime::DeviceKind::cuda || (kind == runtime::DeviceKind::auto_ && runtime::num_gpus() > 0)) {
     if (runtime::num_gpus() > 0) {
       const c10::Device device = runtime::open_device(experiment.device);
       return {plan::PlannedDevice::cuda, runtime::describe(device),
@@ -105,6 +106,8 @@ std::optional<plan::TimePlan> time_of(const plan::RecordedPlan& plan, const cli:
 int run_plan(const cli::EngineCall& given) {
   const cli::PlanOptions& asked = given.options<cli::PlanOptions>();
   cli::EngineCall call = given;
+  const std::string warning = asked.device.empty() ? runtime::device_warning(call.loaded.experiment.device) : "";
+  if (!warning.empty()) NoticePrinter().on(tracking::Notice{tracking::Level::warning, warning});
   const Target target = target_of(asked, call.loaded.experiment);
   std::optional<plan::KernelWorkspaces> workspaces;
   if (target.device == plan::PlannedDevice::cpu) {
