@@ -27,8 +27,6 @@
 namespace trainctl::dataset {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // A thread takes this much of a batch at a time: small images by the whole batch, so that locks cost nothing; large
 // ones one by one, so that all threads work on the batch that is needed next.
 constexpr std::int64_t kSliceBytes = 512 << 10;
@@ -57,9 +55,9 @@ class PrefetchingLoader final : public Loader {
   ~PrefetchingLoader() override { stop_workers(); }
 
   std::optional<Batch> next() override {
-    const Clock::time_point asked = Clock::now();
+    const core::TimePoint asked = parts_.now();
     std::shared_ptr<BatchTask> ticket = take_next();
-    const Clock::time_point given = Clock::now();
+    const core::TimePoint given = parts_.now();
     last_wait_ms_ = milliseconds(given - asked);
     stats_.wait_ms += last_wait_ms_;
     if (growth_.may_grow()) grow(milliseconds(given - begin_));
@@ -131,7 +129,7 @@ class PrefetchingLoader final : public Loader {
   }
 
  private:
-  static double milliseconds(Clock::duration duration) {
+  static double milliseconds(core::TimePoint::duration duration) {
     return std::chrono::duration<double, std::milli>(duration).count();
   }
 
@@ -349,7 +347,7 @@ class PrefetchingLoader final : public Loader {
 
   // The consumer's own.
   Scratch scratch_;
-  const Clock::time_point begin_ = Clock::now();
+  const core::TimePoint begin_ = parts_.now();
   StageTimes told_times_;
   Position position_;
   double last_wait_ms_ = 0;

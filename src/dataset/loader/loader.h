@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "core/clock.h"
 #include "dataset/collate/sample_writer.h"
 #include "dataset/dataset.h"
 #include "dataset/loader/batch_buffer.h"
@@ -34,6 +35,7 @@ struct LoaderParts {
   AfterEpoch after_epoch = AfterEpoch::go_on;
   std::int64_t length_group_batches = 0;  // sort the source's lengths within runs of this many batches; 0: don't
   HostMemoryKind memory = HostMemoryKind::pageable;
+  core::Clock now = &core::steady_now;  // by which waits are counted
 };
 
 /// Batches that so many workers may have ready.
