@@ -20,7 +20,7 @@ struct ParametersCommand {
   static constexpr auto fields() {
     using config::field;
     using C = ParametersCommand;
-    return std::tuple{
+    return config::Fields{
         field<&C::inputs>("Values of a sample.", config::at_least(1)),
         field<&C::hidden>("Units of each hidden layer.", config::positive),
         field<&C::pieces>("Linear functions of a unit.", config::at_least(2)),

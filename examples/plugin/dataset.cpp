@@ -25,7 +25,7 @@ struct DrawnShapesConfig {
   static constexpr auto fields() {
     using config::field;
     using C = DrawnShapesConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::num_samples>("Training images.", config::at_least(1)),
         field<&C::num_eval_samples>("Evaluation images; 0 means no evaluation.", config::at_least(0)),
         field<&C::size>("Rows and columns of an image.", config::at_least(12)),

@@ -13,7 +13,7 @@ struct SquaredReluLayer {
   double scale = 1;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&SquaredReluLayer::scale>("Factor of the output.", config::positive)};
+    return config::Fields{config::field<&SquaredReluLayer::scale>("Factor of the output.", config::positive)};
   }
   layer_graph::LayerOutput output_of(const layer_graph::Shape& input) const {
     if (input.form == layer_graph::Form::ids) return "numbers";

@@ -15,7 +15,7 @@ using namespace trainctl;
 struct CohenKappaConfig {
   static constexpr std::string_view kind = "cohen_kappa";
   static constexpr task::MetricTraits traits{.best = task::MetricName::Best::highest, .needs_classes = true};
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 class CohenKappa final : public task::ExtraMetric {

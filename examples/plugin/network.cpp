@@ -20,7 +20,7 @@ struct MaxoutConfig {
   static constexpr auto fields() {
     using config::field;
     using C = MaxoutConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::hidden>("Units of each hidden layer.", config::positive & config::non_empty),
         field<&C::pieces>("Linear functions whose largest value a unit gives.", config::at_least(2)),
         field<&C::num_classes>("Outputs; `auto`: as many as the data has classes.", config::at_least(1)),

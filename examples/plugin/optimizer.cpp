@@ -21,7 +21,8 @@ struct SignumConfig {
   double momentum = 0.9;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&SignumConfig::momentum>("Decay of the gradient's average.", config::below_one)};
+    return config::Fields{
+        config::field<&SignumConfig::momentum>("Decay of the gradient's average.", config::below_one)};
   }
   optimizer::OptimizerFacts facts() const { return {.could_fuse = false}; }
 };

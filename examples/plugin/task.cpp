@@ -25,7 +25,7 @@ struct Poly1Config {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&Poly1Config::epsilon>("Weight of the first term of the loss's expansion.", config::at_least(-1)),
         field<&Poly1Config::metrics>(task::help::metrics),
     };

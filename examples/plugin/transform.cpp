@@ -14,7 +14,7 @@ struct SaltAndPepperConfig {
   double amount = 0.05;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&SaltAndPepperConfig::amount>("Share of the pixels.", config::fraction)};
+    return config::Fields{config::field<&SaltAndPepperConfig::amount>("Share of the pixels.", config::fraction)};
   }
 };
 

@@ -20,14 +20,14 @@ struct CheckpointingTraits {
 struct NoCheckpointingConfig {
   static constexpr std::string_view kind = "none";
   static constexpr CheckpointingTraits traits{.recomputes = false, .is_chosen_by_plan = false};
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 /// The last block's values are needed first, so it is never recomputed; that holds for every kind.
 struct FullCheckpointingConfig {
   static constexpr std::string_view kind = "full";
   static constexpr CheckpointingTraits traits{.recomputes = true, .is_chosen_by_plan = false};
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 struct EveryNthBlockConfig {
@@ -36,7 +36,7 @@ struct EveryNthBlockConfig {
   std::int64_t n = 2;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&EveryNthBlockConfig::n>(
+    return config::Fields{config::field<&EveryNthBlockConfig::n>(
         "Every n-th block is recomputed, the others are kept; 1 means all.", config::at_least(1))};
   }
 };
@@ -47,7 +47,7 @@ struct BlockPatternConfig {
   std::vector<std::string> modules{};
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&BlockPatternConfig::modules>(
+    return config::Fields{config::field<&BlockPatternConfig::modules>(
         "Names of the blocks that are recomputed: `transformer.h.1*` or just its end, `h.0`; `*` stands for any "
         "characters, `?` for one.",
         config::required & config::non_empty)};
@@ -58,21 +58,21 @@ struct BlockPatternConfig {
 struct SelectiveOpConfig {
   static constexpr std::string_view kind = "selective_op";
   static constexpr CheckpointingTraits traits{.recomputes = true, .is_chosen_by_plan = false};
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 /// https://arxiv.org/abs/1604.06174
 struct SqrtCheckpointingConfig {
   static constexpr std::string_view kind = "sqrt";
   static constexpr CheckpointingTraits traits{.recomputes = true, .is_chosen_by_plan = false};
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 /// Chosen before anything is built, as src/plan predicts memory.
 struct AutoCheckpointingConfig {
   static constexpr std::string_view kind = "auto";
   static constexpr CheckpointingTraits traits{.recomputes = false, .is_chosen_by_plan = true};
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 enum class ActivationOffload { none, cpu };
@@ -92,7 +92,7 @@ struct ActivationCheckpointingConfig {
     using config::choice;
     using config::field;
     using C = ActivationCheckpointingConfig;
-    return std::tuple{
+    return config::Fields{
         choice<&C::blocks>(
             "What is recomputed: `full` keeps each block's input alone; `every_n` n-th block or "
             "those of a `pattern`; `selective_op` recomputes blocks but keeps what products, convolutions "

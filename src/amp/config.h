@@ -21,7 +21,7 @@ struct DynamicScalingConfig {
   static constexpr auto fields() {
     using config::field;
     using C = DynamicScalingConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::init_scale>("First scale of the loss.", config::positive),
         field<&C::growth_factor>("Multiplies the scale after growth_interval steps without overflow.",
                                  config::at_least(1)),
@@ -36,8 +36,8 @@ struct StaticScalingConfig {
   double scale = 1024;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&StaticScalingConfig::scale>("Scale of the loss; overflows still skip their step.",
-                                                                 config::positive)};
+    return config::Fields{config::field<&StaticScalingConfig::scale>(
+        "Scale of the loss; overflows still skip their step.", config::positive)};
   }
 };
 
@@ -48,7 +48,7 @@ struct AmpConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&AmpConfig::mode>("fp32; tf32 (NVIDIA's 19-bit matrix units); bf16; fp16 (with loss scaling); fp8 (bf16, "
                                 "and linear layers in "
                                 "eight bits)."),

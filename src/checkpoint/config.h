@@ -18,7 +18,7 @@ struct BestConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&BestConfig::metric>("Evaluation metric that decides.", config::non_empty),
         field<&BestConfig::mode>("Whether the largest or the smallest value is best."),
     };
@@ -31,7 +31,7 @@ struct SnapshotConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&SnapshotConfig::every>("Steps between snapshots.", config::at_least(1)),
         field<&SnapshotConfig::path>("Where each node keeps its newest two: memory, or a disk of its own; empty "
                                      "takes /dev/shm, or where there is none the directory for temporary files."),
@@ -49,7 +49,7 @@ struct CheckpointConfig {
   static constexpr auto fields() {
     using config::field;
     using C = CheckpointConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::every>("Steps between checkpoints; 0 saves at the end (and when stopped) alone.",
                          config::at_least(0)),
         field<&C::keep_last>("Newest checkpoints that are kept.", config::at_least(1)),

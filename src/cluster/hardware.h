@@ -20,11 +20,12 @@ struct Rates {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{field<&Rates::bf16>("TFLOP/s in bf16 and fp16.", config::positive & config::required),
-                      field<&Rates::fp8>("TFLOP/s in fp8; without: those of bf16.", config::positive),
-                      field<&Rates::mxfp8>("TFLOP/s in fp8 with a scale for each block of 32; without: those of fp8.",
-                                           config::positive),
-                      field<&Rates::nvfp4>("TFLOP/s in NVFP4; without: those of bf16.", config::positive)};
+    return config::Fields{
+        field<&Rates::bf16>("TFLOP/s in bf16 and fp16.", config::positive & config::required),
+        field<&Rates::fp8>("TFLOP/s in fp8; without: those of bf16.", config::positive),
+        field<&Rates::mxfp8>("TFLOP/s in fp8 with a scale for each block of 32; without: those of fp8.",
+                             config::positive),
+        field<&Rates::nvfp4>("TFLOP/s in NVFP4; without: those of bf16.", config::positive)};
   }
 
   double at(Precision precision, Quantization quantization = Quantization::none) const {
@@ -54,7 +55,7 @@ struct Device {
     using config::positive;
     using config::required;
     using C = Device;
-    return std::tuple{
+    return config::Fields{
         field<&C::name>("Name, as --device takes it.", config::non_empty & required),
         field<&C::num_multiprocessors>("Multiprocessors; tiles of a product are dealt to them.",
                                        config::at_least(1) & required),
@@ -80,7 +81,7 @@ struct SmallGroup {
   static constexpr auto fields() {
     using config::field;
     using C = SmallGroup;
-    return std::tuple{
+    return config::Fields{
         field<&C::ranks>("Most ranks of the group within a node.", config::at_least(1) & config::required),
         field<&C::link_gbs>("GB/s per device.", config::positive & config::required)};
   }
@@ -104,7 +105,7 @@ struct Network {
     using config::positive;
     using config::required;
     using C = Network;
-    return std::tuple{
+    return config::Fields{
         field<&C::name>("Name.", config::non_empty & required),
         field<&C::domain>("Devices that the fast link joins: those of a node.", config::at_least(1) & required),
         field<&C::link_gbs>("Bus bandwidth of collectives within a node, GB/s per device.", positive & required),
@@ -134,7 +135,7 @@ struct Latencies {
     using config::field;
     using config::non_negative;
     using C = Latencies;
-    return std::tuple{
+    return config::Fields{
         field<&C::base_us>("Microseconds of the first message of a collective.", non_negative),
         field<&C::step_within_us>("Microseconds of a ring's step within a node.", non_negative),
         field<&C::step_between_us>("Microseconds of a ring's step between nodes, and of a transfer.", non_negative),
@@ -167,7 +168,7 @@ struct Surface {
     using config::non_negative;
     using config::positive;
     using C = Surface;
-    return std::tuple{
+    return config::Fields{
         field<&C::name>("Name.", config::non_empty & config::required),
         field<&C::clock_share>("Share of the device's `clock` rate that full tiles attain.", positive),
         field<&C::fixed_k>("Inputs' worth of time that each tile takes to begin and to end.", non_negative),
@@ -200,7 +201,7 @@ struct MeasuredAttention {
     using config::positive;
     using config::required;
     using C = MeasuredAttention;
-    return std::tuple{
+    return config::Fields{
         field<&C::devices>("Devices of these rates.", config::non_empty & required),
         field<&C::lengths>("As in the kernel's own table.", config::non_empty & positive & required),
         field<&C::forward_128>("As in the kernel's own table.", config::non_empty & positive & required),
@@ -219,8 +220,9 @@ struct AttentionKernel {
 
     static constexpr auto fields() {
       using config::field;
-      return std::tuple{field<&Scale::device>("Device.", config::non_empty & config::required),
-                        field<&Scale::factor>("Rate against the table's device.", config::positive & config::required)};
+      return config::Fields{
+          field<&Scale::device>("Device.", config::non_empty & config::required),
+          field<&Scale::factor>("Rate against the table's device.", config::positive & config::required)};
     }
   };
 
@@ -240,7 +242,7 @@ struct AttentionKernel {
     using config::positive;
     using config::required;
     using C = AttentionKernel;
-    return std::tuple{
+    return config::Fields{
         field<&C::name>("Name.", config::non_empty & required),
         field<&C::device>("Device of the table.", config::non_empty & required),
         field<&C::lengths>("Tokens of a sequence, ascending; rates between them follow their logarithm.",

@@ -42,7 +42,7 @@ struct Layout {
     using config::at_least;
     using config::field;
     using C = Layout;
-    return std::tuple{
+    return config::Fields{
         field<&C::data>("Copies of the model, each with its own samples.", at_least(1)),
         field<&C::context>("Ranks that share each sequence.", at_least(1)),
         field<&C::tensor>("Ranks that share each layer.", at_least(1)),

@@ -27,7 +27,7 @@ struct StreamCounts {
     using config::field;
     using config::non_negative;
     using C = StreamCounts;
-    return std::tuple{
+    return config::Fields{
         field<&C::hidden_passes>("Passes over the residual stream in a layer.", non_negative),
         field<&C::inner_passes>("Passes over the feed-forward layer's inner features.", non_negative),
         field<&C::projection_passes>("Passes over queries, keys and values.", non_negative),
@@ -65,7 +65,7 @@ struct KernelHabits {
     using config::field;
     using config::non_negative;
     using C = KernelHabits;
-    return std::tuple{
+    return config::Fields{
         field<&C::attention>("Attention kernel's table; `unfused`: two products and a softmax."),
         field<&C::launch_scale>("The host's time for a kernel against the surface's.", non_negative),
         field<&C::synchronous_launches>("Each launch waits for its kernel (CUDA_LAUNCH_BLOCKING)."),
@@ -112,7 +112,7 @@ struct CommunicationHabits {
     using config::field;
     using config::non_negative;
     using C = CommunicationHabits;
-    return std::tuple{
+    return config::Fields{
         field<&C::gradient_bytes>("Bytes of a gradient between copies.", non_negative),
         field<&C::tied_gradient_bytes>("Bytes of the tied embedding's gradient between first and last stage; 0: "
                                        "gradient_bytes.",
@@ -167,7 +167,7 @@ struct ActivationBytes {
     using config::field;
     using config::non_negative;
     using C = ActivationBytes;
-    return std::tuple{
+    return config::Fields{
         field<&C::known>("These counts are taken."),
         field<&C::hidden>("Residual stream and norms; tensor ranks may share them.", non_negative),
         field<&C::hidden_gated>("The same of networks with gates.", non_negative),
@@ -209,7 +209,7 @@ struct StateBytes {
     using config::field;
     using config::non_negative;
     using C = StateBytes;
-    return std::tuple{
+    return config::Fields{
         field<&C::resident>("Bytes of a parameter and its gradient on each copy.", non_negative),
         field<&C::shared>("Bytes of the optimizer's state for each parameter, which copies share.", non_negative),
         field<&C::unshared>("Bytes for each parameter that stage 0 adds.", non_negative),
@@ -245,7 +245,7 @@ struct Software {
   static constexpr auto fields() {
     using config::field;
     using C = Software;
-    return std::tuple{
+    return config::Fields{
         field<&C::name>("Name.", config::non_empty & config::required),
         field<&C::fills_stages>("Layers that can't be dealt evenly fill one stage after the other."),
         field<&C::forward>("Memory traffic of the forward pass."),

@@ -28,7 +28,7 @@ struct QuantizationBytes {
     using config::field;
     using config::non_negative;
     using C = QuantizationBytes;
-    return std::tuple{
+    return config::Fields{
         field<&C::current>("Scale of the tensor itself.", non_negative),
         field<&C::delayed>("Scale of earlier steps.", non_negative),
         field<&C::tensorwise>("One scale for each tensor.", non_negative),
@@ -54,7 +54,7 @@ struct FailureRate {
   static constexpr auto fields() {
     using config::field;
     using C = FailureRate;
-    return std::tuple{
+    return config::Fields{
         field<&C::name>("Name.", config::non_empty & config::required),
         field<&C::device_hours>("Mean hours between interruptions, of one device.",
                                 config::positive & config::required),
@@ -76,7 +76,7 @@ struct Recovery {
     using config::field;
     using config::positive;
     using C = Recovery;
-    return std::tuple{
+    return config::Fields{
         field<&C::failures>("Entry of failures that is taken.", config::non_empty),
         field<&C::restart_s>("Seconds from an interruption until the run computes again.", config::non_negative),
         field<&C::storage_gbs>("Bandwidth to storage, GB/s for each node.", positive),
@@ -102,7 +102,7 @@ struct Tables {
   static constexpr auto fields() {
     using config::field;
     using C = Tables;
-    return std::tuple{
+    return config::Fields{
         field<&C::devices>("Devices."),
         field<&C::networks>("Networks."),
         field<&C::latencies>("Costs of messages."),

@@ -29,7 +29,7 @@ struct Transformer {
     using config::at_least;
     using config::field;
     using C = Transformer;
-    return std::tuple{
+    return config::Fields{
         field<&C::num_layers>("Blocks.", config::between(1, 10'000)),
         field<&C::hidden_size>("Width of the residual stream.", at_least(1)),
         field<&C::num_heads>("Query heads.", at_least(1)),

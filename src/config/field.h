@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -75,21 +75,31 @@ struct OneOf {
       : value(std::forward<T>(alternative)) {}
 
   std::string_view kind() const {
-    return std::visit(
-        [](const auto& v) -> std::string_view {
-          if constexpr (requires { v.plugged_name(); }) return v.plugged_name();
-          return std::remove_cvref_t<decltype(v)>::kind;
-        },
-        value);
+    return visit([](const auto& v) -> std::string_view {
+      if constexpr (requires { v.plugged_name(); }) return v.plugged_name();
+      return std::remove_cvref_t<decltype(v)>::kind;
+    });
   }
   template <class T>
   const T* get_if() const {
     return std::get_if<T>(&value);
   }
-  /// Calls `visitor` with the alternative that is set.
+  /// Calls `visitor` with the alternative that is set. std::visit would do, and costs a compiler three times as
+  /// much in every source that includes a section's config.
   template <class Visitor>
   decltype(auto) visit(Visitor&& visitor) const {
-    return std::visit(std::forward<Visitor>(visitor), value);
+    using Result = std::invoke_result_t<Visitor&, const std::variant_alternative_t<0, Value>&>;
+    using Call = Result (*)(Visitor&, const Value&);
+    static constexpr Call calls[] = {&call<Result, Visitor, Alternatives>...};
+    return calls[value.index()](visitor, value);
+  }
+
+ private:
+  using Value = std::variant<Alternatives...>;
+
+  template <class Result, class Visitor, class Alternative>
+  static Result call(Visitor& visitor, const Value& value) {
+    return visitor(*std::get_if<Alternative>(&value));
   }
 };
 
@@ -117,6 +127,37 @@ struct Choice {
   T Owner::*member;
   std::string_view help;
   Limits limits;
+};
+
+namespace detail {
+
+template <std::size_t Index, class Member>
+struct Listed {
+  Member member;
+};
+
+template <class Indices, class... Members>
+struct List;
+template <std::size_t... Index, class... Members>
+struct List<std::index_sequence<Index...>, Members...> : Listed<Index, Members>... {
+  explicit constexpr List(Members... members) : Listed<Index, Members>{members}... {}
+
+  /// Calls `function` with all members as arguments.
+  template <class Function>
+  constexpr decltype(auto) apply(Function&& function) const {
+    return function(static_cast<const Listed<Index, Members>&>(*this).member...);
+  }
+};
+
+}  // namespace detail
+
+/// What `fields()` returns: `Fields{field<&C::a>("…"), field<&C::b>("…")}`. std::tuple would do; its constructors cost
+/// a compiler as much as all else in a config header.
+template <class... Members>
+struct Fields : detail::List<std::index_sequence_for<Members...>, Members...> {
+  static constexpr std::size_t size = sizeof...(Members);
+  explicit constexpr Fields(Members... members)
+      : detail::List<std::index_sequence_for<Members...>, Members...>(members...) {}
 };
 
 namespace detail {
@@ -189,7 +230,7 @@ concept Described = requires {
 template <Described T>
 constexpr auto fields_of() {
   constexpr auto list = T::fields();
-  static_assert(std::tuple_size_v<decltype(list)> == detail::count_members<T>(),
+  static_assert(decltype(list)::size == detail::count_members<T>(),
                 "fields() must list every member of the config struct");
   return list;
 }

@@ -160,9 +160,9 @@ struct Traits<OneOf<A...>> {
                 .keys = {},
                 .choice = {},
                 .alternatives = {},
-                .count = [](const void* v) { return index_in(static_cast<const Self*>(v)->value); },
+                .count = [](const void* v) { return index_in(*static_cast<const Self*>(v)); },
                 .get = [](const void* v, std::size_t) -> const void* {
-                  return std::visit([](const auto& a) { return address_of(a); }, static_cast<const Self*>(v)->value);
+                  return static_cast<const Self*>(v)->visit([](const auto& a) { return address_of(a); });
                 },
                 .set = [](void* v, std::size_t index) { return emplace(static_cast<Self*>(v)->value, index); }};
     (add_own<A>(shape), ...);
@@ -195,15 +195,13 @@ struct Traits<OneOf<A...>> {
     else
       return &one;
   }
-  static std::size_t index_in(const std::variant<A...>& value) {
-    return std::visit(
-        [&]<class One>(const One& one) {
-          if constexpr (ForPlugIns<One>)
-            return kNumOwn + PluggedKinds<typename One::Interface>::all().index_of(one.of());
-          else
-            return value.index();
-        },
-        value);
+  static std::size_t index_in(const Self& self) {
+    return self.visit([&]<class One>(const One& one) -> std::size_t {
+      if constexpr (ForPlugIns<One>)
+        return kNumOwn + PluggedKinds<typename One::Interface>::all().index_of(one.of());
+      else
+        return self.value.index();
+    });
   }
   static void* emplace(std::variant<A...>& value, std::size_t index) {
     using Setter = void* (*)(std::variant<A...>&, std::size_t);
@@ -263,7 +261,7 @@ Shape describe_structure() {
               .alternatives = {}};
   if constexpr (requires { T::short_form; }) shape.short_form = T::short_form;
   const T example{};
-  std::apply([&](const auto&... member) { (describe_member(shape, example, member), ...); }, fields_of<T>());
+  fields_of<T>().apply([&](const auto&... member) { (describe_member(shape, example, member), ...); });
   return shape;
 }
 

@@ -33,7 +33,7 @@ struct ChatFiles {
   static constexpr auto fields() {
     using config::field;
     using C = ChatFiles;
-    return std::tuple{
+    return config::Fields{
         field<&C::files>("Files of JSON lines, in this order.", config::required & config::non_empty),
         field<&C::messages>("The member with the turns: objects with `role` and `content`, or with `from` and `value`. "
                             "Null takes `messages`, `conversations`, or `prompt` and `completion`.",
@@ -76,7 +76,7 @@ struct ChatConfig {
   static constexpr auto fields() {
     using config::field;
     using C = ChatConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("Conversations to train on.", config::required),
         field<&C::eval>("Conversations to evaluate on."),
         field<&C::test>(split_help::test),

@@ -26,7 +26,7 @@ struct IdxFiles {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&IdxFiles::images>("IDX file of unsigned bytes [N, rows, columns], raw or gzip.",
                                  config::non_empty & config::required),
         field<&IdxFiles::labels>("IDX file of unsigned bytes [N], raw or gzip.", config::non_empty & config::required),
@@ -57,7 +57,7 @@ struct IdxConfig {
   }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&IdxConfig::train>("Files to train on.", config::required),
         field<&IdxConfig::eval>("Files to evaluate on; without them, see `eval_fraction`."),
         field<&IdxConfig::test>(split_help::test),
@@ -102,7 +102,7 @@ struct Cifar10Config {
   static constexpr auto fields() {
     using config::field;
     using C = Cifar10Config;
-    return std::tuple{
+    return config::Fields{
         field<&C::path>("Directory with data_batch_1.bin … data_batch_5.bin and test_batch.bin.",
                         config::non_empty & config::required),
         field<&C::eval_fraction>(cifar_help::eval_fraction, config::below_one),
@@ -131,7 +131,7 @@ struct Cifar100Config {
   static constexpr auto fields() {
     using config::field;
     using C = Cifar100Config;
-    return std::tuple{
+    return config::Fields{
         field<&Cifar100Config::path>("Directory with train.bin and test.bin.", config::non_empty & config::required),
         field<&C::eval_fraction>(cifar_help::eval_fraction, config::below_one),
         field<&C::split_seed>("Another seed keeps other images for evaluation.", config::any_seed),
@@ -159,7 +159,7 @@ struct SyntheticImagesConfig {
   static constexpr auto fields() {
     using config::field;
     using C = SyntheticImagesConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::num_samples>("Training samples.", config::at_least(1)),
         field<&C::num_eval_samples>("Evaluation samples; 0 means no evaluation.", config::at_least(0)),
         field<&C::channels>("Channels.", config::between(1, 16)),
@@ -191,7 +191,7 @@ struct SyntheticTokensConfig {
   static constexpr auto fields() {
     using config::field;
     using C = SyntheticTokensConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::num_samples>("Training sequences.", config::at_least(1)),
         field<&C::num_eval_samples>("Evaluation sequences; 0 means no evaluation.", config::at_least(0)),
         field<&C::seq_len>("Tokens in a sequence.", config::at_least(1)),
@@ -216,7 +216,7 @@ struct MixturePart {
   PlainSourceConfig source;
 
   static constexpr auto fields() {
-    return std::tuple{
+    return config::Fields{
         config::field<&MixturePart::weight>("How often this source's samples come, compared with the others'.",
                                             config::positive),
         config::choice<&MixturePart::source>("Where samples come from.", config::required),
@@ -235,7 +235,7 @@ struct MixtureConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&MixtureConfig::sources>(
             "Sources and their weights. Of any run of N samples, N × weight / all weights come from a source, to "
             "within "
@@ -297,7 +297,7 @@ struct ImageCacheConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&ImageCacheConfig::size_mib>(
             "Memory for decoded images; the loader adds images until it is full. 0 keeps none. A cache pays if "
             "decoding costs more than resizing and much of the set fits: an image takes height × width × 3 bytes.",
@@ -338,7 +338,7 @@ struct DatasetConfig {
     using config::choice;
     using config::field;
     using C = DatasetConfig;
-    return std::tuple{
+    return config::Fields{
         choice<&C::source>("Where samples come from.", config::required),
         field<&C::fold>(
             "Evaluates on one of k parts of the training samples, and trains on the others; `trainctl train "

@@ -38,7 +38,7 @@ struct WebDatasetConfig {
   static constexpr auto fields() {
     using config::field;
     using C = WebDatasetConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("Shards to train on: files, globs, directories, or braces as in `train-{000..099}.tar`.",
                          config::required & config::non_empty),
         field<&C::eval>("Shards to evaluate on; empty: see `eval_fraction`."),
@@ -92,7 +92,7 @@ struct TokenizedConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TokenizedConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("Files to train on: paths, globs, directories (their .bin and .npy), or braces.",
                          config::required & config::non_empty),
         field<&C::eval>("Files to evaluate on; empty: see `eval_fraction`."),
@@ -147,7 +147,7 @@ struct TableConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TableConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("Files to train on: paths, globs, directories, or braces.",
                          config::required & config::non_empty),
         field<&C::eval>("Files to evaluate on; empty: see `eval_fraction`."),

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <tuple>
 
 #include "config/field.h"
 
@@ -16,7 +15,7 @@ struct FoldConfig {
   static constexpr auto fields() {
     using config::field;
     using C = FoldConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::count>("Folds, of equal size to within one sample; each class is dealt to them evenly, too.",
                          config::between(2, 1000)),
         field<&C::index>("The fold to evaluate on, from 0; the run trains on the others.", config::at_least(0)),

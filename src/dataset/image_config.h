@@ -56,7 +56,7 @@ struct ImageFolderConfig {
   static constexpr auto fields() {
     using config::field;
     using C = ImageFolderConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("Directory with a folder for each class; with `labels`: with images.",
                          config::required & config::non_empty),
         field<&C::eval>("Directory to evaluate on; its classes are among those of `train`.", config::non_empty),
@@ -95,7 +95,7 @@ struct RandomResizedCropConfig {
   static constexpr auto fields() {
     using config::field;
     using C = RandomResizedCropConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::size>("Rows of the result, and columns where `width` isn't given.", config::between(1, 16384)),
         field<&C::width>("Columns of the result.", config::between(1, 16384)),
         field<&C::scale>("Smallest and largest share of the image's area.", config::fraction & config::positive),
@@ -116,7 +116,7 @@ struct ResizeConfig {
   static constexpr auto fields() {
     using config::field;
     using C = ResizeConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::size>("Of the shorter side, in proportion; with `width`: rows of the result.",
                         config::between(1, 16384)),
         field<&C::width>("Columns of the result, whatever the proportions.", config::between(1, 16384)),
@@ -137,7 +137,7 @@ struct CenterCropConfig {
   static constexpr auto fields() {
     using config::field;
     using C = CenterCropConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::size>("Rows of the result, and columns where `width` isn't given.", config::between(1, 16384)),
         field<&C::width>("Columns of the result.", config::between(1, 16384)),
     };
@@ -152,7 +152,7 @@ struct RandomCropConfig {
   std::int64_t padding = 4;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&RandomCropConfig::padding>(
+    return config::Fields{config::field<&RandomCropConfig::padding>(
         "Black pixels added on each side before a crop of the original size.", config::between(0, 1024))};
   }
 };
@@ -165,7 +165,7 @@ struct RandomHorizontalFlipConfig {
   double p = 0.5;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&RandomHorizontalFlipConfig::p>("Probability.", config::fraction)};
+    return config::Fields{config::field<&RandomHorizontalFlipConfig::p>("Probability.", config::fraction)};
   }
 };
 
@@ -177,7 +177,7 @@ struct RandomVerticalFlipConfig {
   double p = 0.5;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&RandomVerticalFlipConfig::p>("Probability.", config::fraction)};
+    return config::Fields{config::field<&RandomVerticalFlipConfig::p>("Probability.", config::fraction)};
   }
 };
 
@@ -194,7 +194,7 @@ struct ColorJitterConfig {
   static constexpr auto fields() {
     using config::field;
     using C = ColorJitterConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::brightness>("The factor lies between 1 - this (0 at least) and 1 + this; 0 leaves brightness alone.",
                               config::non_negative),
         field<&C::contrast>("Likewise.", config::non_negative),
@@ -220,7 +220,7 @@ struct RandAugmentConfig {
   static constexpr auto fields() {
     using config::field;
     using C = RandAugmentConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::num_ops>("Operations on each image.", config::between(0, 16)),
         field<&C::magnitude>("Strength of all operations, below num_magnitude_bins.", config::between(0, 1000)),
         field<&C::num_magnitude_bins>("Steps into which each operation's range is cut.", config::between(2, 1001)),
@@ -242,7 +242,7 @@ struct TrivialAugmentConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TrivialAugmentConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::num_magnitude_bins>("Steps into which each operation's range is cut.", config::between(2, 1001)),
         field<&C::interpolation>("How shears, shifts and rotations read between pixels."),
         field<&C::fill>("Level, 0 to 255, of what they bring in from outside.", config::between(0, 255)),
@@ -264,7 +264,7 @@ struct AutoAugmentConfig {
   static constexpr auto fields() {
     using config::field;
     using C = AutoAugmentConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::policy>("The data that the 25 pairs of operations were learnt on."),
         field<&C::interpolation>("How shears, shifts and rotations read between pixels."),
         field<&C::fill>("Level, 0 to 255, of what they bring in from outside.", config::between(0, 255)),
@@ -285,7 +285,7 @@ struct RandomErasingConfig {
   static constexpr auto fields() {
     using config::field;
     using C = RandomErasingConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::p>("Probability.", config::fraction),
         field<&C::scale>("Smallest and largest share of the image's area.", config::fraction),
         field<&C::ratio>("Smallest and largest aspect ratio (height over width) of the erased rectangle.",
@@ -305,7 +305,7 @@ struct NormalizeConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&NormalizeConfig::mean>("One for each channel, or one for all, on the scale 0 to 1.", config::non_empty),
         field<&NormalizeConfig::std>("One for each channel, or one for all, on the scale 0 to 1.",
                                      config::non_empty & config::positive),

@@ -48,7 +48,7 @@ struct ImageLabelsConfig {
   static constexpr auto fields() {
     using config::field;
     using C = ImageLabelsConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("CSV or TSV file with a row for each image of `train`; images without a row are left out.",
                          config::required & config::non_empty),
         field<&C::eval>("The same for the directory `eval`.", config::non_empty),

@@ -23,7 +23,7 @@ struct PreferenceFiles {
   static constexpr auto fields() {
     using config::field;
     using C = PreferenceFiles;
-    return std::tuple{
+    return config::Fields{
         field<&C::files>("Files of JSON lines, in this order.", config::required & config::non_empty),
         field<&C::max_line_bytes>("A longer line is an error.", config::at_least(1)),
     };
@@ -76,7 +76,7 @@ struct PreferenceConfig {
   static constexpr auto fields() {
     using config::field;
     using C = PreferenceConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>(
             "Pairs to train on. A line has `chosen` and `rejected`, and the `prompt` of both or conversations that "
             "begin alike; each is a text or a list of turns (`role`, `content`).",

@@ -19,7 +19,7 @@ struct ImagesWithMasks {
   static constexpr auto fields() {
     using config::field;
     using C = ImagesWithMasks;
-    return std::tuple{
+    return config::Fields{
         field<&C::images>("Directory with the images, at any depth.", config::required & config::non_empty),
         field<&C::masks>("Directory with a PNG file for each image, at the same path but for the ending. Its pixels "
                          "are class numbers: grey levels, or indices into a palette.",
@@ -61,7 +61,7 @@ struct SegmentationFolderConfig {
   static constexpr auto fields() {
     using config::field;
     using C = SegmentationFolderConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("Images to train on, and their masks.", config::required),
         field<&C::eval>("Images to evaluate on, and their masks."),
         field<&C::test>(split_help::test),

@@ -30,7 +30,7 @@ struct TextPairs {
   static constexpr auto fields() {
     using config::field;
     using C = TextPairs;
-    return std::tuple{
+    return config::Fields{
         field<&C::files>("Files, in this order.", config::required & config::non_empty),
         field<&C::format>("`jsonl`, `csv`, `tsv` or `parquet`, as in text_lm; `auto` goes by the name's ending."),
         field<&C::source>("The member or column with the source text, by name or by number from 1. Dots lead to the "
@@ -84,7 +84,7 @@ struct TextSeq2SeqConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TextSeq2SeqConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("Pairs to train on.", config::required),
         field<&C::eval>("Pairs to evaluate on."),
         field<&C::test>(split_help::test),

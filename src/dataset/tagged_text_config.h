@@ -48,7 +48,7 @@ struct TaggedText {
   static constexpr auto fields() {
     using config::field;
     using C = TaggedText;
-    return std::tuple{
+    return config::Fields{
         field<&C::files>("Files, in this order.", config::required & config::non_empty),
         field<&C::format>(
             "`conll`: a word a line with its columns, an empty line after each sentence, -DOCSTART- lines "
@@ -97,7 +97,7 @@ struct TextTokenClassificationConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TextTokenClassificationConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("Sentences to train on.", config::required),
         field<&C::eval>("Sentences to evaluate on."),
         field<&C::test>(split_help::test),

@@ -96,7 +96,7 @@ struct TextFiles {
   static constexpr auto fields() {
     using config::field;
     using C = TextFiles;
-    return std::tuple{
+    return config::Fields{
         field<&C::files>("Files, in this order.", config::required & config::non_empty),
         field<&C::format>("`text`; `jsonl`: an object a line; `csv`: cells between commas; `tsv`: between tabs; "
                           "`parquet`; "
@@ -141,7 +141,7 @@ struct TextLmConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TextLmConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("Text to train on.", config::required),
         field<&C::eval>("Text to evaluate on."),
         field<&C::test>(split_help::test),
@@ -189,7 +189,7 @@ struct TextMlmConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TextMlmConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("Text to train on.", config::required),
         field<&C::eval>("Text to evaluate on; its masks never change."),
         field<&C::test>(split_help::test),
@@ -225,7 +225,7 @@ struct LabelledText {
   static constexpr auto fields() {
     using config::field;
     using C = LabelledText;
-    return std::tuple{
+    return config::Fields{
         field<&C::files>("Files, in this order.", config::required & config::non_empty),
         field<&C::format>("`jsonl`, `csv` or `tsv`, as in text_lm; `auto` goes by the name's ending."),
         field<&C::text>("The member or column with the text, by name or by number from 1.", config::non_empty),
@@ -273,7 +273,7 @@ struct TextClassificationConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TextClassificationConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::train>("Texts to train on.", config::required),
         field<&C::eval>("Texts to evaluate on."),
         field<&C::test>(split_help::test),

@@ -53,7 +53,7 @@ struct AutoDistributedConfig {
   DistributedFacts facts() const {
     return {.synchronizes_batch_norm = false, .gradients = GradientSums{}, .shards = std::nullopt, .num_threads = 1};
   }
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 struct NotDistributedConfig {
@@ -62,7 +62,7 @@ struct NotDistributedConfig {
   DistributedFacts facts() const {
     return {.synchronizes_batch_norm = false, .gradients = GradientSums{}, .shards = std::nullopt, .num_threads = 1};
   }
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 /// What other folders must know of a way to compress gradients.
@@ -80,19 +80,19 @@ struct NoCompressionConfig {
   static constexpr std::string_view kind = "none";
   static constexpr CompressionTraits traits{.is_whole = true, .carries_error = false};
   CompressionFacts facts() const { return {.sent_share = 1.0}; }
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 struct Bf16CompressionConfig {
   static constexpr std::string_view kind = "bf16";
   static constexpr CompressionTraits traits{.is_whole = false, .carries_error = false};
   CompressionFacts facts() const { return {.sent_share = 0.5}; }
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 struct Fp16CompressionConfig {
   static constexpr std::string_view kind = "fp16";
   static constexpr CompressionTraits traits{.is_whole = false, .carries_error = false};
   CompressionFacts facts() const { return {.sent_share = 0.5}; }
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 /// https://arxiv.org/abs/1905.13727
@@ -108,7 +108,7 @@ struct PowerSgdConfig {
   static constexpr auto fields() {
     using config::field;
     using C = PowerSgdConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::rank>("Of the two thin matrices that are sent for each matrix of gradients; more is nearer to the "
                         "exact sum, and costs more to send and to compute.",
                         config::at_least(1)),
@@ -150,7 +150,7 @@ struct DdpConfig {
   static constexpr auto fields() {
     using config::field;
     using C = DdpConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::bucket_mib>("Gradients are summed in pieces of this size while the backward pass goes on; MiB.",
                               config::positive),
         field<&C::gradient_compression>(
@@ -187,7 +187,7 @@ struct LocalReplicasConfig {
   static constexpr auto fields() {
     using config::field;
     using C = LocalReplicasConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::devices>(
             "Replicas, each a thread of this one process; `auto` takes every GPU, or on a CPU one replica "
             "for every four cores (at least two).",
@@ -209,7 +209,7 @@ struct OffloadConfig {
   static constexpr auto fields() {
     using config::field;
     using C = OffloadConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::optimizer>(
             "Where this rank's part of the optimizer's state lies. cpu: in the host's memory, where the update is "
             "then computed too, on fp32 masters there; on a CPU it is there anyway. disk: in a file, streamed "
@@ -242,7 +242,7 @@ struct ZeroConfig {
   static constexpr auto fields() {
     using config::field;
     using C = ZeroConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::stage>(
             "What each rank keeps only its part of: 1 the optimizer's state; 2 gradients too; 3 parameters "
             "too, gathered block by block when they are used.",
@@ -283,7 +283,7 @@ struct DistributedConfig {
     using config::choice;
     using config::field;
     using C = DistributedConfig;
-    return std::tuple{
+    return config::Fields{
         choice<&C::how>(
             "How processes share the work: `auto` is ddp where a launcher started several, `none` lets each "
             "train alone."),

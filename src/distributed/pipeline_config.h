@@ -19,14 +19,14 @@ struct PipelineScheduleFacts {
 struct OneFOneBConfig {
   static constexpr std::string_view kind = "1f1b";
   PipelineScheduleFacts facts() const { return {.stages_per_rank = 1}; }
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 /// https://arxiv.org/abs/1811.06965
 struct GpipeConfig {
   static constexpr std::string_view kind = "gpipe";
   PipelineScheduleFacts facts() const { return {.stages_per_rank = 1}; }
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 /// https://arxiv.org/abs/2104.04473
@@ -37,7 +37,7 @@ struct InterleavedConfig {
   PipelineScheduleFacts facts() const { return {.stages_per_rank = stages_per_rank}; }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{field<&InterleavedConfig::stages_per_rank>(
+    return config::Fields{field<&InterleavedConfig::stages_per_rank>(
         "Stages that each rank holds; more of them shorten the bubble and send more.", config::between(2, 64))};
   }
 };
@@ -46,7 +46,7 @@ struct InterleavedConfig {
 struct ZeroBubbleVConfig {
   static constexpr std::string_view kind = "zbv";
   PipelineScheduleFacts facts() const { return {.stages_per_rank = 2}; }
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 struct ScheduleFileConfig {
@@ -56,7 +56,7 @@ struct ScheduleFileConfig {
   PipelineScheduleFacts facts() const { return {.stages_per_rank = 0}; }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{field<&ScheduleFileConfig::file>(
+    return config::Fields{field<&ScheduleFileConfig::file>(
         "A line for each rank of the pipeline, with its actions in order, as torch.distributed.pipelining writes them: "
         "`0F0,0F1,0B0,0B1`. Stage, one of F, B, I (gradient of the input) and W (of the weights), micro-batch.",
         config::required)};
@@ -70,11 +70,11 @@ static_assert(config::kHaveFacts<PipelineScheduleConfig, PipelineScheduleFacts>)
 /// How a model's blocks are dealt to the stages, in order.
 struct SplitByCostConfig {
   static constexpr std::string_view kind = "cost";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 struct SplitByCountConfig {
   static constexpr std::string_view kind = "count";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 struct SplitByHandConfig {
   static constexpr std::string_view kind = "by_hand";
@@ -82,7 +82,7 @@ struct SplitByHandConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{field<&SplitByHandConfig::blocks>(
+    return config::Fields{field<&SplitByHandConfig::blocks>(
         "The number of blocks of each stage, in order; the embeddings and the head are a block each.",
         config::at_least(1) & config::required)};
   }

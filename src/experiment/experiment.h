@@ -48,7 +48,7 @@ struct Experiment {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&Experiment::name>("Names the run's directory.", config::non_empty & config::required),
         field<&Experiment::plugins>(
             "Shared libraries that add kinds of networks, layers, datasets, transforms, tasks, optimizers and metrics "

@@ -56,7 +56,7 @@ struct PluginList {
   std::vector<std::string> plugins;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&PluginList::plugins>("Shared libraries.", config::non_empty)};
+    return config::Fields{config::field<&PluginList::plugins>("Shared libraries.", config::non_empty)};
   }
 };
 

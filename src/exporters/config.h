@@ -17,7 +17,7 @@ struct ModelCardConfig {
   static constexpr auto fields() {
     using config::field;
     using C = ModelCardConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::license>(
             "License of what is exported, as hubs list them (`apache-2.0`, `mit`, `cc-by-4.0`); null says "
             "nothing about it.",

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
-#include <tuple>
 
 #include "config/field.h"
 
@@ -19,7 +18,7 @@ template <Activation Function>
 struct ActivationLayer {
   static constexpr std::string_view kind = kActivations[static_cast<std::size_t>(Function)];
   static constexpr Activation function = Function;
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 enum class GeluForm { none, tanh };
@@ -28,7 +27,7 @@ struct GeluLayer {
   static constexpr std::string_view kind = "gelu";
   GeluForm approximate = GeluForm::none;
   static constexpr auto fields() {
-    return std::tuple{config::field<&GeluLayer::approximate>("`none` is exact; `tanh` is GPT-2's approximation.")};
+    return config::Fields{config::field<&GeluLayer::approximate>("`none` is exact; `tanh` is GPT-2's approximation.")};
   }
 };
 
@@ -36,7 +35,7 @@ struct LeakyReluLayer {
   static constexpr std::string_view kind = "leaky_relu";
   double negative_slope = 0.01;
   static constexpr auto fields() {
-    return std::tuple{config::field<&LeakyReluLayer::negative_slope>("Slope below 0.")};
+    return config::Fields{config::field<&LeakyReluLayer::negative_slope>("Slope below 0.")};
   }
 };
 
@@ -44,7 +43,7 @@ struct EluLayer {
   static constexpr std::string_view kind = "elu";
   double alpha = 1;
   static constexpr auto fields() {
-    return std::tuple{config::field<&EluLayer::alpha>("Minus the limit for large negative inputs.")};
+    return config::Fields{config::field<&EluLayer::alpha>("Minus the limit for large negative inputs.")};
   }
 };
 

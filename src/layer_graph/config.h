@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "config/field.h"
@@ -26,7 +25,7 @@ struct LinearLayer {
   static constexpr auto fields() {
     using config::field;
     using C = LinearLayer;
-    return std::tuple{
+    return config::Fields{
         field<&C::features>("Outputs; `auto`: as many as the data has classes, or tokens in its vocabulary.",
                             config::at_least(1)),
         field<&C::bias>("Add a bias."),
@@ -43,7 +42,7 @@ struct BatchNormLayer {
   static constexpr auto fields() {
     using config::field;
     using C = BatchNormLayer;
-    return std::tuple{
+    return config::Fields{
         field<&C::eps>("Added to the variance.", config::positive),
         field<&C::momentum>("Share of a new batch in the running statistics.", config::fraction),
         field<&C::init_weight>("First value of the weight; 0 makes a residual branch begin as the identity."),
@@ -55,7 +54,7 @@ struct LayerNormLayer {
   static constexpr std::string_view kind = "layer_norm";
   double eps = 1e-5;
   static constexpr auto fields() {
-    return std::tuple{config::field<&LayerNormLayer::eps>("Added to the variance.", config::positive)};
+    return config::Fields{config::field<&LayerNormLayer::eps>("Added to the variance.", config::positive)};
   }
 };
 
@@ -63,7 +62,7 @@ struct RmsNormLayer {
   static constexpr std::string_view kind = "rms_norm";
   double eps = 1e-6;
   static constexpr auto fields() {
-    return std::tuple{config::field<&RmsNormLayer::eps>("Added to the mean square.", config::positive)};
+    return config::Fields{config::field<&RmsNormLayer::eps>("Added to the mean square.", config::positive)};
   }
 };
 
@@ -73,7 +72,7 @@ struct GroupNormLayer {
   double eps = 1e-5;
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&GroupNormLayer::groups>("Parts of the channels, each normalised by itself; they divide the channels.",
                                        config::at_least(1)),
         field<&GroupNormLayer::eps>("Added to the variance.", config::positive),
@@ -85,7 +84,7 @@ struct LayerScaleLayer {
   static constexpr std::string_view kind = "layer_scale";
   double init_value = 1e-6;
   static constexpr auto fields() {
-    return std::tuple{config::field<&LayerScaleLayer::init_value>(
+    return config::Fields{config::field<&LayerScaleLayer::init_value>(
         "First value of the learned factor of each channel or feature (https://arxiv.org/abs/2103.17239). The factors "
         "are one parameter, with the layer's name.",
         config::positive)};
@@ -95,29 +94,29 @@ struct LayerScaleLayer {
 /// Layers without settings, by what they do to shapes.
 struct FlattenLayer {
   static constexpr std::string_view kind = "flatten";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 struct ImageToTokensLayer {
   static constexpr std::string_view kind = "image_to_tokens";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 struct MeanOfTokensLayer {
   static constexpr std::string_view kind = "mean_of_tokens";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 struct FirstTokenLayer {
   static constexpr std::string_view kind = "first_token";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 struct DropoutLayer {
   static constexpr std::string_view kind = "dropout";
   double p = 0.5;
   static constexpr auto fields() {
-    return std::tuple{config::field<&DropoutLayer::p>("Share of the elements that become 0.", config::below_one)};
+    return config::Fields{config::field<&DropoutLayer::p>("Share of the elements that become 0.", config::below_one)};
   }
 };
 
@@ -125,7 +124,7 @@ struct DropPathLayer {
   static constexpr std::string_view kind = "drop_path";
   double p = 0.1;
   static constexpr auto fields() {
-    return std::tuple{config::field<&DropPathLayer::p>(
+    return config::Fields{config::field<&DropPathLayer::p>(
         "Share of the samples that become 0 (https://arxiv.org/abs/1603.09382).", config::below_one)};
   }
 };
@@ -134,8 +133,8 @@ struct EmbeddingLayer {
   static constexpr std::string_view kind = "embedding";
   std::int64_t features = 256;
   static constexpr auto fields() {
-    return std::tuple{config::field<&EmbeddingLayer::features>("Numbers for each token of the data's vocabulary.",
-                                                               config::required & config::at_least(1))};
+    return config::Fields{config::field<&EmbeddingLayer::features>("Numbers for each token of the data's vocabulary.",
+                                                                   config::required & config::at_least(1))};
   }
 };
 
@@ -143,7 +142,7 @@ struct PositionEmbeddingLayer {
   static constexpr std::string_view kind = "position_embedding";
   config::AutoOr<std::int64_t> length;
   static constexpr auto fields() {
-    return std::tuple{config::field<&PositionEmbeddingLayer::length>(
+    return config::Fields{config::field<&PositionEmbeddingLayer::length>(
         "Positions, one vector each, added to the tokens; `auto`: as many as the data's longest sequence.",
         config::at_least(1))};
   }
@@ -159,7 +158,7 @@ struct AttentionLayer {
   static constexpr auto fields() {
     using config::field;
     using C = AttentionLayer;
-    return std::tuple{
+    return config::Fields{
         field<&C::num_heads>("Heads; they divide the features.", config::required & config::at_least(1)),
         field<&C::causal>("A token sees only itself and earlier ones: for language models."),
         field<&C::dropout>("Dropout of attention weights.", config::below_one),
@@ -173,7 +172,7 @@ struct SequenceLayer {
   static constexpr std::string_view kind = "sequence";
   LayerList layers;
   static constexpr auto fields() {
-    return std::tuple{
+    return config::Fields{
         config::field<&SequenceLayer::layers>("Layers, one after the other.", config::required & config::non_empty)};
   }
 };
@@ -184,7 +183,7 @@ struct RepeatLayer {
   LayerList layers;
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&RepeatLayer::times>("How often; each time with weights of its own.",
                                    config::required & config::between(1, 1000)),
         field<&RepeatLayer::layers>("Layers, one after the other.", config::required & config::non_empty),
@@ -198,7 +197,7 @@ struct ResidualLayer {
   LayerList shortcut;
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&ResidualLayer::layers>("Layers of the branch, whose output is added to the shortcut's.",
                                       config::required & config::non_empty),
         field<&ResidualLayer::shortcut>("Layers of the shortcut; empty: the input itself."),
@@ -218,7 +217,7 @@ struct AddLayer {
   std::vector<LayerList> branches;
   std::vector<std::string> with;
   static constexpr auto fields() {
-    return std::tuple{config::field<&AddLayer::branches>(kBranchesHelp), config::field<&AddLayer::with>(kWithHelp)};
+    return config::Fields{config::field<&AddLayer::branches>(kBranchesHelp), config::field<&AddLayer::with>(kWithHelp)};
   }
 };
 
@@ -227,8 +226,8 @@ struct MultiplyLayer {
   std::vector<LayerList> branches;
   std::vector<std::string> with;
   static constexpr auto fields() {
-    return std::tuple{config::field<&MultiplyLayer::branches>(kBranchesHelp),
-                      config::field<&MultiplyLayer::with>(kWithHelp)};
+    return config::Fields{config::field<&MultiplyLayer::branches>(kBranchesHelp),
+                          config::field<&MultiplyLayer::with>(kWithHelp)};
   }
 };
 
@@ -237,8 +236,8 @@ struct ConcatLayer {
   std::vector<LayerList> branches;
   std::vector<std::string> with;
   static constexpr auto fields() {
-    return std::tuple{config::field<&ConcatLayer::branches>(kBranchesHelp),
-                      config::field<&ConcatLayer::with>(kWithHelp)};
+    return config::Fields{config::field<&ConcatLayer::branches>(kBranchesHelp),
+                          config::field<&ConcatLayer::with>(kWithHelp)};
   }
 };
 
@@ -259,7 +258,7 @@ struct LayerConfig {
   static constexpr auto fields() {
     using config::choice;
     using config::field;
-    return std::tuple{
+    return config::Fields{
         choice<&LayerConfig::layer>("What the layer does.", config::required),
         field<&LayerConfig::name>("Its name in parameters' names, and in `with`; its number in the list unless given.",
                                   config::non_empty),

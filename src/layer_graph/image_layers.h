@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string_view>
-#include <tuple>
 
 #include "config/field.h"
 
@@ -22,7 +21,7 @@ struct Conv2dLayer {
   static constexpr auto fields() {
     using config::field;
     using C = Conv2dLayer;
-    return std::tuple{
+    return config::Fields{
         field<&C::channels>("Output channels; `auto`: as many as the data has classes.",
                             config::required & config::at_least(1)),
         field<&C::kernel_size>("Side of the kernel.", config::between(1, 255)),
@@ -48,7 +47,7 @@ struct DepthwiseConv2dLayer {
   static constexpr auto fields() {
     using config::field;
     using C = DepthwiseConv2dLayer;
-    return std::tuple{
+    return config::Fields{
         field<&C::kernel_size>("Side of the kernel, one for each channel.", config::between(1, 255)),
         field<&C::stride>("Step of the kernel, in pixels.", config::between(1, 255)),
         field<&C::padding>("Zeros around the image; `auto` is dilation (kernel_size - 1) / 2.",
@@ -71,7 +70,7 @@ struct ConvTranspose2dLayer {
   static constexpr auto fields() {
     using config::field;
     using C = ConvTranspose2dLayer;
-    return std::tuple{
+    return config::Fields{
         field<&C::channels>("Output channels; `auto`: as many as the data has classes.",
                             config::required & config::at_least(1)),
         field<&C::kernel_size>("Side of the kernel.", config::between(1, 255)),
@@ -90,7 +89,7 @@ struct MaxPoolLayer {
   std::int64_t padding = 0;
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&MaxPoolLayer::kernel_size>("Side of the window.", config::between(1, 255)),
         field<&MaxPoolLayer::stride>("Step of the window; `auto` is kernel_size.", config::between(1, 255)),
         field<&MaxPoolLayer::padding>("Pixels around the image; at most half of kernel_size.", config::between(0, 127)),
@@ -105,7 +104,7 @@ struct AvgPoolLayer {
   std::int64_t padding = 0;
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&AvgPoolLayer::kernel_size>("Side of the window.", config::between(1, 255)),
         field<&AvgPoolLayer::stride>("Step of the window; `auto` is kernel_size.", config::between(1, 255)),
         field<&AvgPoolLayer::padding>("Zeros around the image, which count; at most half of kernel_size.",
@@ -118,7 +117,7 @@ struct GlobalAvgPoolLayer {
   static constexpr std::string_view kind = "global_avg_pool";
   bool keep_dims = false;
   static constexpr auto fields() {
-    return std::tuple{config::field<&GlobalAvgPoolLayer::keep_dims>(
+    return config::Fields{config::field<&GlobalAvgPoolLayer::keep_dims>(
         "Give an image of one pixel instead of a row: what squeeze-and-excitation multiplies by.")};
   }
 };
@@ -131,7 +130,7 @@ struct UpsampleLayer {
   UpsampleMode mode = UpsampleMode::nearest;
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&UpsampleLayer::scale_factor>("Factor by which height and width grow.", config::between(1, 64)),
         field<&UpsampleLayer::mode>("How new pixels are found; `bilinear` doesn't align corners."),
     };

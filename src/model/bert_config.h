@@ -50,7 +50,7 @@ struct BertConfig {
   static constexpr auto fields() {
     using config::field;
     using C = BertConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::hidden_size>("Width of the residual stream; a multiple of num_heads.", config::at_least(1)),
         field<&C::embedding_size>("Width of the token embeddings, which a matrix projects to hidden_size if it "
                                   "differs, as in ELECTRA; `auto` "

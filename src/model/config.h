@@ -34,7 +34,7 @@ struct MlpConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&MlpConfig::hidden>("Width of each hidden layer; ReLU follows each.", config::at_least(1)),
         field<&MlpConfig::dropout>("Dropout after each hidden layer.", config::below_one),
         field<&MlpConfig::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
@@ -75,7 +75,7 @@ struct CnnConfig {
   static constexpr auto fields() {
     using config::field;
     using C = CnnConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::channels>("Output channels of each convolution (stride 1, same size).",
                             config::non_empty & config::at_least(1)),
         field<&C::kernel_size>("Side of every convolution's kernel; odd.", config::between(1, 31)),
@@ -138,7 +138,7 @@ struct ResNetConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&ResNetConfig<Depth>::stem>("`imagenet` for images of about 224 pixels, `cifar` for about 32."),
         field<&ResNetConfig<Depth>::zero_init_residual>(
             "Start each block as the identity: its last BatchNorm's weight is 0 (https://arxiv.org/abs/1706.02677)."),
@@ -178,7 +178,7 @@ struct WideResNetConfig {
   static constexpr auto fields() {
     using config::field;
     using C = WideResNetConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::depth>("Convolutions on the longest path: 6 n + 4.", config::between(10, 10'000)),
         field<&C::widen_factor>("Multiplies the channels 16, 32, 64.", config::at_least(1)),
         field<&C::dropout>("Dropout between a block's convolutions.", config::below_one),
@@ -284,7 +284,7 @@ struct LayerPlaceConfig {
   static constexpr auto fields() {
     using config::field;
     using C = LayerPlaceConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::layers>("Pattern of their names, or of the ends of their names: `transformer.h.[0-3]` are blocks of "
                           "gpt2, and `mlp` the feed-forward part of each. `*` crosses dots.",
                           config::non_empty & config::required),
@@ -307,7 +307,7 @@ struct ModelConfig {
   static constexpr auto fields() {
     using config::choice;
     using config::field;
-    return std::tuple{
+    return config::Fields{
         choice<&ModelConfig::network>("The network.", config::required_unless("init_from")),
         field<&ModelConfig::memory_format>("Layout of images and convolution weights in memory; `auto` takes the "
                                            "faster one for the network and device."),

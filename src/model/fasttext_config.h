@@ -20,7 +20,7 @@ struct FastTextConfig {
   static constexpr auto fields() {
     using config::field;
     using C = FastTextConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::embedding_size>("Width of the embeddings; fastText's `dim`.", config::at_least(1)),
         field<&C::min_ngram>("Tokens of the shortest n-grams.", config::between(1, 16)),
         field<&C::max_ngram>(

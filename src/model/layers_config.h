@@ -29,7 +29,7 @@ struct LayersConfig {
   static constexpr auto fields() {
     using config::field;
     using C = LayersConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::layers>("The layers, from the input to the output.", config::required & config::non_empty),
         field<&C::init>("First values of weights: `pytorch` as torch.nn has them, `kaiming` for deep convolutions with "
                         "ReLU, `normal` for transformers."),

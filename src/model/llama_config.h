@@ -82,7 +82,7 @@ struct LlamaConfig {
   static constexpr auto fields() {
     using config::field;
     using C = LlamaConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::hidden_size>("Width of the residual stream.", config::at_least(1)),
         field<&C::num_layers>("Transformer blocks.", config::between(1, 10'000)),
         field<&C::num_heads>("Query heads.", config::at_least(1)),

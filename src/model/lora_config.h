@@ -22,7 +22,7 @@ struct LoraConfig {
   static constexpr auto fields() {
     using config::field;
     using C = LoraConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::rank>("Rank of each adapter.", config::between(1, 65'536)),
         field<&C::alpha>("Adapters are scaled by alpha / rank.", config::positive),
         field<&C::dropout>("Dropout of an adapter's input.", config::below_one),

@@ -33,7 +33,7 @@ struct LstmConfig {
   static constexpr auto fields() {
     using config::field;
     using C = LstmConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::hidden_size>("Width of each layer, in each direction.", config::at_least(1)),
         field<&C::num_layers>("Layers.", config::between(1, 10'000)),
         field<&C::embedding_size>("Width of the token embeddings; `auto` is hidden_size.", config::at_least(1)),

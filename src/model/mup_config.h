@@ -14,7 +14,7 @@ struct MupConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&MupConfig::base_width>(
             "Width of the small network at which hyperparameters were found; there muP changes nothing. It is a value "
             "of hidden_size, of mlp's first hidden layer, or of widen_factor.",

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "config/field.h"
@@ -13,7 +12,7 @@ namespace trainctl::model {
 
 struct PlainRopeConfig {
   static constexpr std::string_view kind = "none";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 /// Position interpolation (https://arxiv.org/abs/2306.15595).
@@ -21,7 +20,7 @@ struct LinearRopeConfig {
   static constexpr std::string_view kind = "linear";
   double factor = 1;
   static constexpr auto fields() {
-    return std::tuple{config::field<&LinearRopeConfig::factor>("Positions are divided by this.", config::positive)};
+    return config::Fields{config::field<&LinearRopeConfig::factor>("Positions are divided by this.", config::positive)};
   }
 };
 
@@ -30,7 +29,7 @@ struct DynamicRopeConfig {
   static constexpr std::string_view kind = "dynamic";
   double factor = 1;
   static constexpr auto fields() {
-    return std::tuple{config::field<&DynamicRopeConfig::factor>(
+    return config::Fields{config::field<&DynamicRopeConfig::factor>(
         "Factor of the base's growth, for sequences longer than max_position_embeddings.", config::at_least(1))};
   }
 };
@@ -50,7 +49,7 @@ struct YarnRopeConfig {
   static constexpr auto fields() {
     using config::field;
     using C = YarnRopeConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::factor>("How many times longer sequences become.", config::positive),
         field<&C::original_max_position_embeddings>("Longest sequence of the pretraining.", config::at_least(1)),
         field<&C::beta_fast>("Rotations above which a frequency is left alone.", config::positive),
@@ -77,7 +76,7 @@ struct LongRopeConfig {
   static constexpr auto fields() {
     using config::field;
     using C = LongRopeConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::short_factor>("Divides each frequency, for sequences up to original_max_position_embeddings.",
                                 config::required & config::non_empty & config::positive),
         field<&C::long_factor>("The same for longer ones.", config::required & config::non_empty & config::positive),
@@ -101,7 +100,7 @@ struct Llama3RopeConfig {
   static constexpr auto fields() {
     using config::field;
     using C = Llama3RopeConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::factor>("Low frequencies are divided by this.", config::positive),
         field<&C::low_freq_factor>("Wavelengths above original_max_position_embeddings / this are low frequencies.",
                                    config::positive),

@@ -28,7 +28,7 @@ struct Gpt2Config {
   static constexpr auto fields() {
     using config::field;
     using C = Gpt2Config;
-    return std::tuple{
+    return config::Fields{
         field<&C::hidden_size>("Width of the residual stream; a multiple of num_heads.", config::at_least(1)),
         field<&C::num_layers>("Transformer blocks.", config::between(1, 10'000)),
         field<&C::num_heads>("Attention heads.", config::at_least(1)),

@@ -39,7 +39,7 @@ struct T5Config {
   static constexpr auto fields() {
     using config::field;
     using C = T5Config;
-    return std::tuple{
+    return config::Fields{
         field<&C::hidden_size>("Width of the residual stream (transformers' d_model).", config::at_least(1)),
         field<&C::num_layers>("Transformer blocks of the encoder.", config::between(1, 10'000)),
         field<&C::num_decoder_layers>("Transformer blocks of the decoder; `auto` is num_layers.",

@@ -22,7 +22,7 @@ struct TorchScriptConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TorchScriptConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::path>("File of torch.jit.script(module).save(path); its weights are the first ones.",
                         config::required & config::non_empty),
         field<&C::input>(

@@ -39,7 +39,7 @@ struct VitConfig {
   static constexpr auto fields() {
     using config::field;
     using C = VitConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::hidden_size>("Width of the residual stream; a multiple of num_heads.", config::at_least(1)),
         field<&C::num_layers>("Transformer blocks.", config::between(1, 10'000)),
         field<&C::num_heads>("Attention heads.", config::at_least(1)),

@@ -24,7 +24,7 @@ struct ScheduleConfig {
     using config::choice;
     using config::field;
     using C = ScheduleConfig;
-    return std::tuple{
+    return config::Fields{
         choice<&C::shape>("How the learning rate changes over the run."),
         field<&C::warmup>("Units over which the rate first rises linearly; the shape then covers the rest of the run.",
                           config::at_least(0)),
@@ -42,7 +42,7 @@ struct EmaConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&EmaConfig::decay>("Share of the average that is kept at each update.", config::below_one),
         field<&EmaConfig::every>("Steps between updates.", config::at_least(1)),
         field<&EmaConfig::start>("First step that is averaged; before it the average is the weights.",
@@ -63,7 +63,7 @@ struct ParameterGroupConfig {
   static constexpr auto fields() {
     using config::field;
     using C = ParameterGroupConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::params>("Pattern of layers or parameters, by their names or the ends of their names: `encoder`, "
                           "`layer[1-3]`, `*.bias`.",
                           config::required & config::non_empty),
@@ -92,7 +92,7 @@ struct OptimizerConfig {
     using config::choice;
     using config::field;
     using C = OptimizerConfig;
-    return std::tuple{
+    return config::Fields{
         choice<&C::rule>("Update rule."),
         field<&C::lr>("Peak learning rate.", config::positive),
         field<&C::weight_decay>("Pull of the weights towards zero; decoupled from the gradient in adamw, lion, muon, "

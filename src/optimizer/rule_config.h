@@ -42,7 +42,7 @@ struct SgdConfig {
   }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&SgdConfig::momentum>("Share of the last update that is kept; 0 is plain gradient descent.",
                                     config::below_one),
         field<&SgdConfig::nesterov>("Look ahead along the momentum; needs momentum and no dampening."),
@@ -70,7 +70,7 @@ struct AdamConfig {
   OptimizerFacts facts() const { return {.could_fuse = !fused}; }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&AdamConfig::beta1>("Decay of the gradient's average.", config::below_one),
         field<&AdamConfig::beta2>("Decay of the squared gradient's average.", config::below_one),
         field<&AdamConfig::eps>("Added to the denominator.", config::non_negative),
@@ -100,7 +100,7 @@ struct AdamWConfig {
   OptimizerFacts facts() const { return {.could_fuse = !fused}; }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&AdamWConfig::beta1>("Decay of the gradient's average.", config::below_one),
         field<&AdamWConfig::beta2>("Decay of the squared gradient's average.", config::below_one),
         field<&AdamWConfig::eps>("Added to the denominator.", config::non_negative),
@@ -128,7 +128,7 @@ struct RmspropConfig {
   OptimizerFacts facts() const { return {.could_fuse = false}; }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&RmspropConfig::alpha>("Decay of the squared gradient's average.", config::below_one),
         field<&RmspropConfig::eps>("Added to the denominator.", config::non_negative),
         field<&RmspropConfig::momentum>("Share of the last update that is kept.", config::below_one),
@@ -154,7 +154,7 @@ struct LambConfig {
   OptimizerFacts facts() const { return {.could_fuse = false}; }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&LambConfig::beta1>("Decay of the gradient's average.", config::below_one),
         field<&LambConfig::beta2>("Decay of the squared gradient's average.", config::below_one),
         field<&LambConfig::eps>("Added to the denominator.", config::non_negative),
@@ -181,7 +181,7 @@ struct AdafactorConfig {
   static constexpr auto fields() {
     using config::field;
     using C = AdafactorConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::beta2_decay>("beta2 at step t is 1 - t^this.", config::between(-10, 0)),
         field<&C::eps1>("Added to squared gradients; null takes the dtype's epsilon.", config::positive),
         field<&C::eps2>("Floor of a parameter's root mean square, to which its learning rate is relative.",
@@ -206,7 +206,7 @@ struct LionConfig {
   OptimizerFacts facts() const { return {.could_fuse = false}; }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&LionConfig::beta1>("Share of the gradient's average in the update.", config::below_one),
         field<&LionConfig::beta2>("Decay of the gradient's average.", config::below_one),
     };
@@ -233,7 +233,7 @@ struct ScheduleFreeConfig {
   static constexpr auto fields() {
     using config::field;
     using C = ScheduleFreeConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::beta1>("Share of the average in the weights at which gradients are taken.",
                          config::positive & config::below_one),
         field<&C::beta2>("Decay of the squared gradient's average.", config::below_one),
@@ -265,7 +265,7 @@ struct MuonAdamWConfig {
   static constexpr auto fields() {
     using config::field;
     using C = MuonAdamWConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::lr>("Peak learning rate; the schedule changes it in proportion to optimizer.lr.", config::positive),
         field<&C::beta1>("Decay of the gradient's average.", config::below_one),
         field<&C::beta2>("Decay of the squared gradient's average.", config::below_one),
@@ -298,7 +298,7 @@ struct MuonConfig {
   static constexpr auto fields() {
     using config::field;
     using C = MuonConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::momentum>("Decay of the gradient's average.", config::below_one),
         field<&C::nesterov>("Look ahead along the momentum."),
         field<&C::ns_steps>("Newton-Schulz iterations of an update.", config::between(1, 99)),
@@ -331,7 +331,7 @@ struct SoapConfig {
   static constexpr auto fields() {
     using config::field;
     using C = SoapConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::beta1>("Decay of the gradient's average.", config::below_one),
         field<&C::beta2>("Decay of the squared gradient's average.", config::below_one),
         field<&C::shampoo_beta>("Decay of the preconditioners; null takes beta2.", config::below_one),

@@ -36,7 +36,7 @@ struct ConstantScheduleConfig {
   static constexpr std::string_view kind = "constant";
   static constexpr ScheduleTraits traits{.has_own_warmup = false, .decays = false};
   ScheduleFacts facts() const { return {.watched = std::nullopt}; }
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 /// torch.optim.lr_scheduler.StepLR.
@@ -49,7 +49,7 @@ struct StepScheduleConfig {
   ScheduleFacts facts() const { return {.watched = std::nullopt}; }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&StepScheduleConfig::step_size>("Units between reductions.", config::at_least(1)),
         field<&StepScheduleConfig::gamma>("Factor of each reduction.", config::positive),
     };
@@ -75,7 +75,7 @@ struct MultistepScheduleConfig {
   }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&MultistepScheduleConfig::milestones>("Units after which the rate is reduced.",
                                                     config::non_empty & config::at_least(1) & config::required),
         field<&MultistepScheduleConfig::gamma>("Factor of each reduction.", config::positive),
@@ -91,8 +91,8 @@ struct LinearScheduleConfig {
 
   ScheduleFacts facts() const { return {.watched = std::nullopt}; }
   static constexpr auto fields() {
-    return std::tuple{config::field<&LinearScheduleConfig::end_factor>("Share of the rate that is left at the end.",
-                                                                       config::fraction)};
+    return config::Fields{config::field<&LinearScheduleConfig::end_factor>("Share of the rate that is left at the end.",
+                                                                           config::fraction)};
   }
 };
 
@@ -104,7 +104,8 @@ struct CosineScheduleConfig {
 
   ScheduleFacts facts() const { return {.watched = std::nullopt}; }
   static constexpr auto fields() {
-    return std::tuple{config::field<&CosineScheduleConfig::min_lr>("Learning rate at the end.", config::non_negative)};
+    return config::Fields{
+        config::field<&CosineScheduleConfig::min_lr>("Learning rate at the end.", config::non_negative)};
   }
 };
 
@@ -123,7 +124,7 @@ struct OneCycleScheduleConfig {
   static constexpr auto fields() {
     using config::field;
     using C = OneCycleScheduleConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::pct_start>("Share of the run spent rising.", config::fraction),
         field<&C::div_factor>("The run starts at lr divided by this.", config::positive),
         field<&C::final_div_factor>("The run ends at the starting rate divided by this.", config::positive),
@@ -140,8 +141,8 @@ struct PolynomialScheduleConfig {
 
   ScheduleFacts facts() const { return {.watched = std::nullopt}; }
   static constexpr auto fields() {
-    return std::tuple{config::field<&PolynomialScheduleConfig::power>("Exponent of the remaining share of the run.",
-                                                                      config::positive)};
+    return config::Fields{config::field<&PolynomialScheduleConfig::power>("Exponent of the remaining share of the run.",
+                                                                          config::positive)};
   }
 };
 
@@ -159,7 +160,7 @@ struct WsdScheduleConfig {
   static constexpr auto fields() {
     using config::field;
     using C = WsdScheduleConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::decay_ratio>("Share of the run, at its end, in which the rate falls.", config::fraction),
         field<&C::decay>("Shape of the fall: linear, 1 - sqrt, or cosine."),
         field<&C::min_factor>("Share of the rate that is left at the end.", config::fraction),
@@ -183,7 +184,7 @@ struct PlateauScheduleConfig {
   static constexpr auto fields() {
     using config::field;
     using C = PlateauScheduleConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::metric>("Evaluation metric that is watched.", config::non_empty),
         field<&C::better>("Whether lower or higher values of it are better."),
         field<&C::factor>("Factor of each reduction.", config::positive & config::below_one),

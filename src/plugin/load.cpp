@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "experiment/shape.h"
 #include "plugin/abi.h"
 #include "plugin/plugin.h"
 

@@ -1,5 +1,4 @@
 #include <map>
-#include <tuple>
 
 #include "model/llama_json.h"
 #include "pretrained/hugging_face_config.h"
@@ -51,7 +50,7 @@ bool has_key(const model::NetworkConfig& network, const std::string& key) {
       return false;
     };
     if constexpr (!config::ForPlugIns<Network>)
-      return std::apply([&](const auto&... fields) { return (is_it(fields) || ...); }, Network::fields());
+      return Network::fields().apply([&](const auto&... fields) { return (is_it(fields) || ...); });
     return false;
   });
 }

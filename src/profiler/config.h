@@ -22,7 +22,7 @@ struct ProfilerConfig {
   static constexpr auto fields() {
     using config::field;
     using C = ProfilerConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::wait>("Steps that pass unrecorded before each cycle; they show what recording costs.",
                         config::at_least(0)),
         field<&C::warmup>("Steps recorded and thrown away, while the profiler itself warms up.", config::at_least(0)),

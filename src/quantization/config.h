@@ -31,7 +31,7 @@ enum class ScaleSource { observer, learned };
 
 struct NoQuantizedTrainingConfig {
   static constexpr std::string_view kind = "none";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 /// Quantization-aware training: https://arxiv.org/abs/1712.05877.
@@ -45,7 +45,7 @@ struct QatConfig {
   static constexpr auto fields() {
     using config::field;
     using C = QatConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::start_step>("Updates before values are rounded; ranges are watched from the first.",
                               config::at_least(0)),
         field<&C::freeze_observers_step>("From this update on ranges stay; null: they move to the end.",
@@ -72,7 +72,7 @@ struct QuantizationConfig {
     using config::choice;
     using config::field;
     using C = QuantizationConfig;
-    return std::tuple{
+    return config::Fields{
         choice<&C::training>("Training for eight bits: `none`, or `qat`, with rounded weights and activations."),
         field<&C::backend>("LibTorch's engine for eight bits: `x86` and `fbgemm` for servers, `onednn` where the CPU "
                            "has VNNI, `qnnpack` for ARM; `auto` takes the faster one of this CPU."),

@@ -20,7 +20,7 @@ struct DeviceConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&DeviceConfig::kind>("Where the model runs; `auto` takes a GPU when there is one."),
         field<&DeviceConfig::num_threads>(
             "Threads of one operator on the CPU; `auto` takes every core this process may use.",

@@ -43,7 +43,7 @@ struct ClassificationConfig {
   static constexpr auto fields() {
     using config::field;
     using C = ClassificationConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::label_smoothing>("Share of the target spread over all classes.", config::below_one),
         field<&C::class_weighting>("`balanced`: a rare class counts as much in the loss as a frequent one."),
         field<&C::class_weights>(
@@ -91,7 +91,7 @@ struct RegressionConfig {
   static constexpr std::string_view kind = "regression";
   std::vector<RegressionMetric> metrics{};
 
-  static constexpr auto fields() { return std::tuple{config::field<&RegressionConfig::metrics>(help::metrics)}; }
+  static constexpr auto fields() { return config::Fields{config::field<&RegressionConfig::metrics>(help::metrics)}; }
   static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = false, .takes_teacher = false};
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
@@ -105,7 +105,7 @@ struct TokenClassificationConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TokenClassificationConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::label_smoothing>("Share of the target spread over all classes.", config::below_one),
         field<&C::metrics>(help::metrics),
     };
@@ -124,7 +124,7 @@ struct CausalLmConfig {
   static constexpr auto fields() {
     using config::field;
     using C = CausalLmConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::label_smoothing>("Share of the target spread over the whole vocabulary.", config::below_one),
         field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes up to 128 MiB of them.",
                                    config::at_least(1)),
@@ -145,7 +145,7 @@ struct MaskedLmConfig {
   static constexpr auto fields() {
     using config::field;
     using C = MaskedLmConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::label_smoothing>("Share of the target spread over the whole vocabulary.", config::below_one),
         field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes up to 128 MiB of them.",
                                    config::at_least(1)),
@@ -167,7 +167,7 @@ struct Seq2SeqLmConfig {
   static constexpr auto fields() {
     using config::field;
     using C = Seq2SeqLmConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::label_smoothing>("Share of the target spread over the whole vocabulary.", config::below_one),
         field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes up to 128 MiB of them.",
                                    config::at_least(1)),

@@ -18,7 +18,7 @@ struct TeacherConfig {
     using config::choice;
     using config::field;
     using C = TeacherConfig;
-    return std::tuple{
+    return config::Fields{
         choice<&C::network>("The network.", config::required_unless("init_from")),
         field<&C::init_from>("Its weights: a run or checkpoint directory, a directory in Hugging Face layout, or a "
                              "file of safetensors or torch.save. Of a directory, the kind and the sizes follow.",
@@ -37,7 +37,7 @@ struct DistillationConfig {
   static constexpr auto fields() {
     using config::field;
     using C = DistillationConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::teacher>("The network whose outputs are targets, without dropout, and never trained. Give this or "
                            "logits."),
         field<&C::logits>("A file of a teacher's logits of the training set, which `trainctl eval RUN --split train "

@@ -34,7 +34,7 @@ struct DpoConfig {
   static constexpr auto fields() {
     using config::field;
     using C = DpoConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::beta>("How strongly the network is held to the reference: rewards are beta times the logarithm of "
                         "how much likelier it finds an answer.",
                         config::positive),

@@ -21,7 +21,7 @@ struct MultiLabelClassificationConfig {
   static constexpr auto fields() {
     using config::field;
     using C = MultiLabelClassificationConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::threshold>("A sample has a label from this probability on, for metrics and predictions; the loss and "
                              "mean_average_precision don't depend on it.",
                              config::fraction),
@@ -44,7 +44,7 @@ struct SemanticSegmentationConfig {
   static constexpr auto fields() {
     using config::field;
     using C = SemanticSegmentationConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::class_weights>("The weight of each class's pixels in the loss, in the order of the classes; empty: "
                                  "all count as one. The loss is divided by the weights of a step's pixels, as "
                                  "PyTorch's is.",

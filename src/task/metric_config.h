@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string_view>
-#include <tuple>
 
 #include "config/plugged.h"
 #include "config/traits.h"
@@ -24,7 +23,7 @@ struct MetricTraits {
 struct BrierScoreConfig {
   static constexpr std::string_view kind = "brier_score";
   static constexpr MetricTraits traits{.best = MetricName::Best::lowest, .needs_classes = true};
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return config::Fields{}; }
 };
 
 /// What other folders ask the config struct of a plug-in's metric. A member's first parameter is that struct.

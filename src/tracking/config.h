@@ -15,7 +15,7 @@ struct WandbConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&WandbConfig::project>("Project that the run belongs to; empty takes the experiment's name."),
         field<&WandbConfig::entity>("User or team that the project belongs to; empty takes the user's default."),
     };
@@ -28,7 +28,7 @@ struct MlflowConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&MlflowConfig::server>("Address of the server, such as http://localhost:5000; empty takes "
                                      "MLFLOW_TRACKING_URI. User, password and token come from the environment alone."),
         field<&MlflowConfig::experiment>("MLflow's experiment that the run belongs to; empty takes this one's name."),
@@ -41,7 +41,7 @@ struct TrackioConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&TrackioConfig::project>("Project that the run belongs to; empty takes the experiment's name."),
     };
   }
@@ -62,7 +62,7 @@ struct TrackingConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TrackingConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::tensorboard>("Write TensorBoard event files into the run directory."),
         field<&C::csv>("Write the records as a table, metrics.csv in the run directory."),
         field<&C::wandb>("Write a run of Weights & Biases into the run directory, which `wandb sync` sends."),

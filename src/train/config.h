@@ -19,7 +19,7 @@ struct AccumulationConfig {
   static constexpr auto fields() {
     using config::field;
     using C = AccumulationConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::steps>("Micro-batches in one optimizer step.", config::between(1, 1'073'741'824)),
         field<&C::batch_norm_update>(
             "Update BatchNorm's running statistics at every micro-batch, or once a step from all of them."),
@@ -34,7 +34,7 @@ struct WatchdogConfig {
   static constexpr auto fields() {
     using config::field;
     using C = WatchdogConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::step_multiple>(
             "The watchdog reports a hang if no step ends within this multiple of the median step time. It writes each "
             "rank's collectives, spans and stacks to stacks/ of the run directory; the run continues. 0 turns it off.",
@@ -54,7 +54,7 @@ struct EarlyStoppingConfig {
   static constexpr auto fields() {
     using config::field;
     using C = EarlyStoppingConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::patience>("Evaluations without an improvement after which the run ends.", config::at_least(1)),
         field<&C::metric>("Evaluation metric that decides.", config::non_empty),
         field<&C::mode>("Whether the largest or the smallest value is best."),
@@ -76,7 +76,7 @@ struct LossSpikesConfig {
   static constexpr auto fields() {
     using config::field;
     using C = LossSpikesConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::window>("Steps that a step is compared with; half as many come before the first comparison.",
                           config::between(8, 65536)),
         field<&C::loss_z>("A spike's loss is above the median by more than this many robust standard deviations.",
@@ -106,7 +106,7 @@ struct TrainConfig {
   static constexpr auto fields() {
     using config::field;
     using C = TrainConfig;
-    return std::tuple{
+    return config::Fields{
         field<&C::epochs>("Passes over the training set; give this or steps.", config::at_least(1)),
         field<&C::steps>("Optimizer steps; give this or epochs.", config::at_least(1)),
         field<&C::eval_every>(

@@ -9,6 +9,8 @@
 #include "config/write.h"
 #include "sample.h"
 
+namespace trainctl::config::emit_test {
+
 using namespace trainctl;
 using namespace trainctl::config;
 using namespace trainctl::config;
@@ -95,3 +97,5 @@ TEST_CASE("trees are compared key by key", "[config]") {
   CHECK((differences[2].path == "b.e" && differences[2].now == "null"));
   CHECK(diff(was, was).empty());
 }
+
+}  // namespace trainctl::config::emit_test

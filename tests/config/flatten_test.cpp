@@ -5,7 +5,7 @@
 #include "config/parse.h"
 #include "config/write.h"
 
-namespace trainctl::config {
+namespace trainctl::config::flatten_test {
 namespace {
 
 TEST_CASE("origins are those of values that somebody wrote", "[config]") {
@@ -22,4 +22,4 @@ TEST_CASE("origins are those of values that somebody wrote", "[config]") {
 }
 
 }  // namespace
-}  // namespace trainctl::config
+}  // namespace trainctl::config::flatten_test

@@ -5,7 +5,7 @@
 #include "config/parse.h"
 #include "config/sample.h"
 
-namespace trainctl::config {
+namespace trainctl::config::keys_test {
 namespace {
 
 std::vector<std::string> paths(const std::vector<KeyDescription>& keys) {
@@ -68,4 +68,4 @@ TEST_CASE("a key lists the words that its value may be", "[config]") {
 }
 
 }  // namespace
-}  // namespace trainctl::config
+}  // namespace trainctl::config::keys_test

@@ -9,6 +9,8 @@
 #include "sample.h"
 #include "support/temporary_directory.h"
 
+namespace trainctl::config::overlay_test {
+
 using namespace trainctl;
 using namespace trainctl::config;
 using testing::TemporaryDirectory;
@@ -148,3 +150,5 @@ TEST_CASE("mistakes in assignments say which one", "[config]") {
   CHECK(set_problem(text, "channels=[1").find("is every bracket closed?") != std::string::npos);
   CHECK(set_problem(text, "base=x.yaml").find("a base is named in the file") != std::string::npos);
 }
+
+}  // namespace trainctl::config::overlay_test

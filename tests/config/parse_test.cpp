@@ -6,6 +6,8 @@
 
 #include "support/temporary_directory.h"
 
+namespace trainctl::config::parse_test {
+
 using namespace trainctl;
 using namespace trainctl::config;
 using namespace trainctl::config;
@@ -164,3 +166,5 @@ TEST_CASE("files that hold no mapping are told so", "[config]") {
   CHECK(file_refusal("/nonexistent/x.yaml").find("No such file") != std::string::npos);
   CHECK(file_refusal(std::filesystem::temp_directory_path()).find("is a directory") != std::string::npos);
 }
+
+}  // namespace trainctl::config::parse_test

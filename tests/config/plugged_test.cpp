@@ -2,7 +2,6 @@
 
 #include <catch2/catch.hpp>
 #include <string>
-#include <tuple>
 
 #include "config/emit.h"
 #include "config/parse.h"
@@ -12,13 +11,13 @@
 #include "config/shape.h"
 #include "config/write.h"
 
-namespace trainctl::config {
+namespace trainctl::config::plugged_test {
 namespace {
 
 struct Circle {
   static constexpr std::string_view kind = "circle";
   double radius = 1;
-  static constexpr auto fields() { return std::tuple{field<&Circle::radius>("Radius.", positive)}; }
+  static constexpr auto fields() { return Fields{field<&Circle::radius>("Radius.", positive)}; }
   double area() const { return 3 * radius * radius; }
 };
 
@@ -38,7 +37,7 @@ struct Polygon {
   double side = Corners;
   std::vector<std::string> labels{};
   static constexpr auto fields() {
-    return std::tuple{field<&Polygon::side>("Length of a side.", positive), field<&Polygon::labels>("Names.")};
+    return Fields{field<&Polygon::side>("Length of a side.", positive), field<&Polygon::labels>("Names.")};
   }
   double area() const { return side * side / (Corners == 3 ? 2 : 1); }
 };
@@ -55,7 +54,7 @@ struct Drawing {
   Figure figure;
   std::vector<Figure> more{};
   static constexpr auto fields() {
-    return std::tuple{field<&Drawing::figure>("What is drawn."), field<&Drawing::more>("What else.")};
+    return Fields{field<&Drawing::figure>("What is drawn."), field<&Drawing::more>("What else.")};
   }
 };
 
@@ -131,4 +130,4 @@ TEST_CASE("schema and reference list the kinds of plug-ins", "[config]") {
 }
 
 }  // namespace
-}  // namespace trainctl::config
+}  // namespace trainctl::config::plugged_test

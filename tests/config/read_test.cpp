@@ -5,6 +5,8 @@
 #include "config/parse.h"
 #include "sample.h"
 
+namespace trainctl::config::read_test {
+
 using namespace trainctl;
 using namespace trainctl::config;
 using namespace trainctl::config;
@@ -188,3 +190,5 @@ TEST_CASE("all mistakes are reported at once, in the file's order", "[config]") 
     CHECK(result.problems[i].starts_with(places[i]));
   }
 }
+
+}  // namespace trainctl::config::read_test

@@ -4,6 +4,8 @@
 
 #include "sample.h"
 
+namespace trainctl::config::reference_test {
+
 using namespace trainctl::config;
 using Catch::Matchers::Contains;
 
@@ -18,18 +20,18 @@ int count(const std::string& text, const std::string& part) {
 struct Small {
   static constexpr std::string_view kind = "small";
   int64_t size = 1;
-  static constexpr auto fields() { return std::tuple{field<&Small::size>("Size.")}; }
+  static constexpr auto fields() { return Fields{field<&Small::size>("Size.")}; }
 };
 
 struct Large {
   static constexpr std::string_view kind = "large";
   int64_t size = 1;
-  static constexpr auto fields() { return std::tuple{field<&Large::size>("Size.")}; }
+  static constexpr auto fields() { return Fields{field<&Large::size>("Size.")}; }
 };
 
 struct Plain {
   static constexpr std::string_view kind = "plain";
-  static constexpr auto fields() { return std::tuple{}; }
+  static constexpr auto fields() { return Fields{}; }
 };
 
 struct Everything {
@@ -37,8 +39,8 @@ struct Everything {
   sample::Files eval;
   OneOf<Plain, Small, Large> network;
   static constexpr auto fields() {
-    return std::tuple{field<&Everything::train>("To train on."), field<&Everything::eval>("To evaluate on."),
-                      field<&Everything::network>("Network.")};
+    return Fields{field<&Everything::train>("To train on."), field<&Everything::eval>("To evaluate on."),
+                  field<&Everything::network>("Network.")};
   }
 };
 
@@ -77,3 +79,5 @@ TEST_CASE("the reference begins with an index of its sections and kinds, and sho
   CHECK_THAT(text, Contains("```yaml\ntrain: {}\n```\n"));
   CHECK_THAT(text, Contains("```yaml\nbase: base.yaml\nnetwork: large\n```\n"));
 }
+
+}  // namespace trainctl::config::reference_test

@@ -4,7 +4,7 @@
 
 #include "config/parse.h"
 
-namespace trainctl::config {
+namespace trainctl::config::renamed_test {
 namespace {
 
 constexpr Renamed kList[] = {{"", "old", "fresh"},
@@ -54,4 +54,4 @@ TEST_CASE("a key that moved is told its new path, and is checked no further", "[
 }
 
 }  // namespace
-}  // namespace trainctl::config
+}  // namespace trainctl::config::renamed_test

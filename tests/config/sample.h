@@ -19,7 +19,9 @@ enum class Mode { fp32, tf32, bf16, fp16 };
 struct Adam {
   static constexpr std::string_view kind = "adam";
   double beta = 0.9;
-  static constexpr auto fields() { return std::tuple{field<&Adam::beta>("Decay.", trainctl::config::below_one)}; }
+  static constexpr auto fields() {
+    return trainctl::config::Fields{field<&Adam::beta>("Decay.", trainctl::config::below_one)};
+  }
 };
 
 struct Sgd {
@@ -27,8 +29,8 @@ struct Sgd {
   double momentum = 0;
   std::int64_t stride = 1;
   static constexpr auto fields() {
-    return std::tuple{field<&Sgd::momentum>("Share kept.", trainctl::config::below_one),
-                      field<&Sgd::stride>("Stride.", trainctl::config::at_least(1))};
+    return trainctl::config::Fields{field<&Sgd::momentum>("Share kept.", trainctl::config::below_one),
+                                    field<&Sgd::stride>("Stride.", trainctl::config::at_least(1))};
   }
 };
 
@@ -37,8 +39,8 @@ struct Files {
   std::string labels;
   static constexpr auto fields() {
     using namespace trainctl::config;
-    return std::tuple{field<&Files::images>("Images.", non_empty & required),
-                      field<&Files::labels>("Labels.", non_empty & required)};
+    return trainctl::config::Fields{field<&Files::images>("Images.", non_empty & required),
+                                    field<&Files::labels>("Labels.", non_empty & required)};
   }
 };
 
@@ -49,9 +51,9 @@ struct Optimizer {
   std::optional<double> clip;
   static constexpr auto fields() {
     using namespace trainctl::config;
-    return std::tuple{choice<&Optimizer::rule>("Rule."), field<&Optimizer::lr>("Rate.", positive),
-                      field<&Optimizer::weight_decay>("Decay.", non_negative),
-                      field<&Optimizer::clip>("Norm.", positive)};
+    return trainctl::config::Fields{choice<&Optimizer::rule>("Rule."), field<&Optimizer::lr>("Rate.", positive),
+                                    field<&Optimizer::weight_decay>("Decay.", non_negative),
+                                    field<&Optimizer::clip>("Norm.", positive)};
   }
 };
 
@@ -69,16 +71,17 @@ struct Root {
 
   static constexpr auto fields() {
     using namespace trainctl::config;
-    return std::tuple{field<&Root::name>("Name.", non_empty & required),
-                      field<&Root::seed>("Seed.", at_least(0)),
-                      field<&Root::shuffle>("Shuffle."),
-                      field<&Root::mode>("Mode."),
-                      field<&Root::workers>("Workers.", between(0, 64)),
-                      field<&Root::channels>("Channels.", non_empty & at_least(1) & trainctl::config::any_seed),
-                      field<&Root::eval>("Files."),
-                      field<&Root::optimizer>("Optimizer."),
-                      field<&Root::steps>("Steps."),
-                      field<&Root::scaling>("Scaling.")};
+    return trainctl::config::Fields{
+        field<&Root::name>("Name.", non_empty & required),
+        field<&Root::seed>("Seed.", at_least(0)),
+        field<&Root::shuffle>("Shuffle."),
+        field<&Root::mode>("Mode."),
+        field<&Root::workers>("Workers.", between(0, 64)),
+        field<&Root::channels>("Channels.", non_empty & at_least(1) & trainctl::config::any_seed),
+        field<&Root::eval>("Files."),
+        field<&Root::optimizer>("Optimizer."),
+        field<&Root::steps>("Steps."),
+        field<&Root::scaling>("Scaling.")};
   }
 };
 

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+namespace trainctl::config::schema_repeats_test {
+
 using namespace trainctl::config;
 using Json = nlohmann::ordered_json;
 
@@ -47,3 +49,5 @@ TEST_CASE("a document is printed with what fits on a line, and reads as before",
   CHECK(text == "{\n \"list\": [1, \"two, three: four\", null],\n \"empty\": {},\n \"long\": {\n  \"help\": \"" +
                     std::string(100, 'x') + "\",\n  \"more\": {\"a\": true}\n }\n}\n");
 }
+
+}  // namespace trainctl::config::schema_repeats_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace trainctl::config {
+namespace trainctl::config::traits_test {
 namespace {
 
 struct ToolTraits {
@@ -60,4 +60,4 @@ TEST_CASE("traits and facts are those of the kind that is set", "[config]") {
 }
 
 }  // namespace
-}  // namespace trainctl::config
+}  // namespace trainctl::config::traits_test

@@ -30,7 +30,7 @@ struct RawPixelsConfig {
   }
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&RawPixelsConfig::path>("File of bytes.", config::non_empty & config::required),
         field<&RawPixelsConfig::side>("Rows, and columns, of each raw image.", config::between(1, 64)),
         field<&RawPixelsConfig::num_classes>("The first pixel modulo this is the class.", config::between(2, 255)),

@@ -21,7 +21,7 @@ struct GatedMlpConfig {
 
   static constexpr auto fields() {
     using config::field;
-    return std::tuple{
+    return config::Fields{
         field<&GatedMlpConfig::hidden_size>("Units of the hidden layer; even.", config::at_least(2)),
         field<&GatedMlpConfig::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
     };

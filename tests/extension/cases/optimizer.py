@@ -11,7 +11,7 @@ struct AdagradConfig {
 
   OptimizerFacts facts() const { return {.could_fuse = false}; }
   static constexpr auto fields() {
-    return std::tuple{config::field<&AdagradConfig::eps>("Added to the root of the sum.", config::non_negative)};
+    return config::Fields{config::field<&AdagradConfig::eps>("Added to the root of the sum.", config::non_negative)};
   }
 };
 

@@ -9,7 +9,7 @@ struct InverseSqrtScheduleConfig {
 
   ScheduleFacts facts() const { return {.watched = /*inverse_sqrt*/ std::nullopt}; }
   static constexpr auto fields() {
-    return std::tuple{
+    return config::Fields{
         config::field<&InverseSqrtScheduleConfig::scale>("After three times as many units, the rate is half.", config::positive)};
   }
 };
