@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-from check_style import tracked
+from check_style import files_of_tree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]\n]+\]\(([^)\s]+)\)")
@@ -32,7 +32,7 @@ def broken_links(path, text):
 
 
 def main():
-    files = [path for path in tracked() if path.suffix == ".md"]
+    files = [path for path in files_of_tree() if path.suffix == ".md"]
     problems = [problem for path in files for problem in broken_links(path, path.read_text())]
     print("\n".join(problems) or f"the links of {len(files)} files lead somewhere")
     sys.exit(bool(problems))

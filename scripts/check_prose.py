@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks the prose rules of CONTRIBUTING that a program can check; prints each place that breaks one, and fails if there is any.
 
-  check_prose.py [FILE...]      (default: every header, source and page, and the commits since the rules)
+  check_prose.py [FILE...]         every header, source and page, or these
+  check_prose.py --subject FILE    the message of a commit, for a hook (.pre-commit-config.yaml)
 
 1. A doc comment is a full phrase: it does not begin with Of, As, The same, Those, And or Likewise.
 2. A sentence of a page or a doc comment has at most 25 words.
@@ -10,10 +11,9 @@
 """
 import pathlib
 import re
-import subprocess
 import sys
 
-from check_style import tracked
+from check_style import files_of_tree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FRAGMENT = re.compile(r"(Of|As|The same|Those|And|Likewise)\b")
@@ -22,7 +22,6 @@ SUBJECTLESS = re.compile(r'\b(Error|hint)\([^";]*"(its?\b[^"]*)"', re.I)
 MAX_WORDS = 25
 MAX_CHARACTERS = 72
 SUBJECT = re.compile(r"[a-z_0-9]+(, [a-z_0-9]+)*: [a-z]")
-RULES_BEGIN = "ccee010"  # commits before it keep their subjects
 GENERATED = {"docs/reference.md", "docs/kinds.md", "docs/equality.md"}
 
 
@@ -102,24 +101,20 @@ def check_subject(subject):
 
 
 def pages_and_code():
-    for path in tracked():
+    for path in files_of_tree():
         name = str(path.relative_to(ROOT))
         is_code = path.suffix in (".h", ".cpp") and name.startswith(("src/", "apps/"))
         if is_code or path.suffix == ".md" and name not in GENERATED:
             yield path
 
 
-def subjects():
-    """None where the history doesn't reach back to the rules."""
-    log = subprocess.run(["git", "log", "--no-merges", "--format=%s", f"{RULES_BEGIN}.."], cwd=ROOT, capture_output=True, text=True)
-    return log.stdout.splitlines() if log.returncode == 0 else []
-
-
 def main(arguments):
+    if arguments[:1] == ["--subject"]:
+        found = list(check_subject(pathlib.Path(arguments[1]).read_text().split("\n", 1)[0]))
+        print("\n".join(found))
+        return 1 if found else 0
     files = [pathlib.Path(name).resolve() for name in arguments] or pages_and_code()
     found = [problem for path in files for problem in check_file(path)]
-    if not arguments:
-        found += [problem for subject in subjects() for problem in check_subject(subject)]
     print("\n".join(found))
     return 1 if found else 0
 

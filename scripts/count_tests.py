@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Says in one line what a CTest run passed and skipped, with the reasons: count_tests.py build/release/tests.xml.
+"""Prints the ten slowest tests of a CTest run and, as the last line, what passed, failed and was skipped, with the reasons:
+count_tests.py build/release/tests.xml.
 
 CTest writes the file with --output-junit. Each test program ends its output with `cases: N passed, N skipped, N failed`, after a line
 `SKIPPED: CASE -- REASON` for each skipped case. A skipped case never counts as passed, nor does a test of which every case was skipped.
@@ -11,26 +12,42 @@ import xml.etree.ElementTree
 
 SKIPPED_CASE = re.compile(r"^SKIPPED: .* -- (.+)$", re.MULTILINE)
 COUNTS = re.compile(r"^cases: (\d+) passed, (\d+) skipped, (\d+) failed$", re.MULTILINE)
+SLOWEST = 10
 
 
 def counted(number, noun):
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def tests_of(text):
+    return list(xml.etree.ElementTree.fromstring(text).iter("testcase"))
+
+
+def slowest_of(text):
+    """A line for each of the tests that took longest."""
+    tests = sorted(tests_of(text), key=lambda test: -float(test.get("time")))[:SLOWEST]
+    return [f"{float(test.get('time')):7.1f} s  {test.get('name')}" for test in tests]
+
+
 def summary_of(text):
     """The line for a JUnit document."""
-    passed, num_cases, skipped, in_part = 0, 0, [], collections.defaultdict(collections.Counter)
-    for test in xml.etree.ElementTree.fromstring(text).iter("testcase"):
+    passed, num_cases, failed, skipped, in_part = 0, 0, [], [], collections.defaultdict(collections.Counter)
+    for test in tests_of(text):
         name, output = test.get("name"), test.findtext("system-out") or ""
         reasons = SKIPPED_CASE.findall(output)
         if test.find("skipped") is not None:
             skipped.append(f"{name}: {' / '.join(dict.fromkeys(reasons)) or test.find('skipped').get('message')}")
-        elif test.find("failure") is None:
+        elif test.find("failure") is not None:
+            failed.append(name)
+        else:
             passed += 1
             num_cases += sum(int(count) for count, _, _ in COUNTS.findall(output))
             for reason in reasons:
                 in_part[reason][name] += 1
-    line = f"{counted(passed, 'test')} ({counted(num_cases, 'case')}) passed, {len(skipped)} skipped"
+    line = f"{counted(passed, 'test')} ({counted(num_cases, 'case')}) passed, {len(failed)} failed"
+    if failed:
+        line += f": {', '.join(failed)}"
+    line += f"{';' if failed else ','} {len(skipped)} skipped"
     if skipped:
         line += ": " + "; ".join(skipped)
     if in_part:
@@ -41,4 +58,5 @@ def summary_of(text):
 
 
 if __name__ == "__main__":
-    print(summary_of(open(sys.argv[1], encoding="utf-8", errors="replace").read()))
+    document = open(sys.argv[1], encoding="utf-8", errors="replace").read()
+    print("the slowest:", *slowest_of(document), "", summary_of(document), sep="\n")

@@ -6,16 +6,54 @@
   mass.py --at COMMIT src/train            # as they were at that commit
   mass.py --short src/train                # lists the functions of fewer than six lines
 
-A function's length counts the lines from its first to its closing brace, as the limit of check_style.py does.
+A function's length counts the lines from its first to its closing brace.
 """
 import argparse
 import pathlib
+import re
 import statistics
 import subprocess
 
-from check_style import CPP, ROOT, functions
+from check_style import CPP, ROOT
 
 SHORT = 6
+
+# What a brace belongs to, told by the text before it.
+SCOPE = re.compile(r"^\s*(inline\s+)?namespace\b|^\s*extern\s+\"|\b(class|struct|union|enum)\b[^()=]*$|\bconcept\b|=\s*$|^\s*requires\b[^()]*$")
+CONTROL = re.compile(r"^\s*(else\s+)?(if|for|while|switch|do|else|try|catch)\b")
+
+
+def blank_out(text):
+    """The text with the insides of comments, strings and preprocessor lines blanked, line by line as long as before."""
+    pattern = re.compile(
+        r'//[^\n]*|/\*.*?\*/|R"(?P<d>[^(\s]*)\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:\\\n|[^\n])*',
+        re.S | re.M)
+    return pattern.sub(lambda m: '""' + "\n" * m[0].count("\n") if m[0][0] in "\"'R" else "\n" * m[0].count("\n"), text)
+
+
+def functions(text):
+    """(first line, number of lines) of each outermost function body; lambdas and local classes count with their function."""
+    text = blank_out(text)
+    depth, inside, first, head, line, head_line = 0, None, 0, "", 1, 1
+    for c in text:
+        if inside is None and not head.strip() and not c.isspace():
+            head_line = line
+        if c == "{":
+            depth += 1
+            if inside is None and "(" in head and not SCOPE.search(head) and not CONTROL.search(head):
+                inside, first = depth, head_line
+            head = ""
+        elif c == "}":
+            if inside == depth:
+                yield first, line - first + 1
+                inside = None
+            depth -= 1
+            head = ""
+        elif c == ";" or (c == ":" and head.strip() in ("public", "protected", "private")):
+            head = ""
+        elif inside is None:
+            head += c
+        line += c == "\n"
 
 
 def sources(folder, commit):

@@ -146,11 +146,16 @@ def keep_sonames(directory):
             file.rename(directory / soname[1])
 
 
+def time_of_source():
+    """The time of the last commit. An archive of the tree has no history: there every file bears that time."""
+    return run("git", "log", "-1", "--format=%ct", cwd=ROOT) if (ROOT / ".git").exists() else (ROOT / "CHANGELOG.md").stat().st_mtime
+
+
 def install(build, prefix):
     if not (build / "CMakeCache.txt").exists():
         raise Failure(f"{build} has no build; try: cmake --preset release && cmake --build --preset release")
     run("cmake", "--install", build, "--prefix", prefix)
-    time = int(os.environ.get("SOURCE_DATE_EPOCH") or run("git", "log", "-1", "--format=%ct", cwd=ROOT))
+    time = int(os.environ.get("SOURCE_DATE_EPOCH") or time_of_source())
     version = run(prefix / "bin/trainctl", "--version").split()[1]
     tree = Tree(prefix, pathlib.Path(cached(build, "LIBTORCH_INCLUDE_DIR")).parent, version, time)
     keep_sonames(tree.libraries)

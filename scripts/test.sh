@@ -1,30 +1,34 @@
 #!/usr/bin/env bash
-# Set-up, build, every test. The last line says how it went: what passed, and what was skipped here, with the reason.
-#   scripts/test.sh [any option of ctest]      for instance: scripts/test.sh -R optimizer
+# Set-up, build, tests. The last line counts what passed, failed and was skipped, with the reasons.
+#   scripts/test.sh              the gate: unit tests, a case of each command, the checks of style
+#   scripts/test.sh --all        every test; after it any option of ctest: --all -L acceptance, --all --rerun-failed
+#   scripts/test.sh OPTION...    tests of the gate, by options of ctest: scripts/test.sh -R optimizer
+# The labels of --all are acceptance, reference, emulated and extension: tests/CMakeLists.txt.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 last_line() { printf '\ntest: %s\n' "$1"; }
 stage() { "${@:2}" || { last_line "FAILED at $1"; exit 1; }; }
-run_tests() { rm -f build/release/tests.xml && ctest --preset release --no-tests=error "$@"; }
 
+which=(--label-exclude 'acceptance|reference|emulated|extension')
+if [ "${1:-}" = --all ]; then
+  which=()
+  shift
+fi
+cores=$(nproc)
 SECONDS=0
 stage set-up scripts/setup.sh --tests
+set_up=$SECONDS
 stage configuring cmake --preset release --log-level=WARNING
-stage building cmake --build --preset release --parallel "$(nproc)"
+stage building cmake --build --preset release --parallel "$cores"
 built=$SECONDS
-if [ $# -gt 0 ]; then
-  stage "the tests named above" run_tests "$@"
-else
-  stage "the tests named above" run_tests --label-exclude slow
-fi
+rm -f build/release/tests.xml
+ctest --preset release --no-tests=error --parallel "$cores" ${which[@]+"${which[@]}"} "$@"
+failed=$?
 ran=$((SECONDS - built))
 summary=$(scripts/count_tests.py build/release/tests.xml) || { last_line "FAILED at counting the tests"; exit 1; }
-# All tests: these suites too, in what is left of 75 minutes. What they leave is for whoever commits, within two weeks.
-suites="the suites were not run"
-if [ $# -eq 0 ]; then
-  scripts/suites.py --minutes $((75 - SECONDS / 60)) --tolerate 14 slow odr tsan asan | tee build/suites.txt
-  [ "${PIPESTATUS[0]}" -eq 0 ] || { last_line "FAILED at the suites"; exit 1; }
-  suites=$(grep '^suites: [0-9]' build/suites.txt)
-fi
-last_line "passed; $summary; $suites; set-up and build took ${built} s, the tests ${ran} s"
+printf '\n%s\n' "$summary" | sed '$d'
+result=passed
+[ $failed -eq 0 ] || result=FAILED
+last_line "$result; $(tail -n 1 <<<"$summary"); set-up took $set_up s, the build $((built - set_up)) s, the tests $ran s"
+exit $((failed != 0))

@@ -12,6 +12,7 @@ import check_namespaces
 import check_prose
 import check_style
 import count_tests
+import mass
 import scenario
 
 
@@ -21,7 +22,7 @@ def body(lines):
 
 class Functions(unittest.TestCase):
     def lengths(self, text):
-        return [length for _, length in check_style.functions(text)]
+        return [length for _, length in mass.functions(text)]
 
     def test_a_function_is_measured_from_its_first_line_to_its_brace(self):
         self.assertEqual(self.lengths("namespace a {\nint f(int x,\n      int y) {\n" + body(3) + "}\n}\n"), [6])
@@ -47,6 +48,15 @@ class Words(unittest.TestCase):
 
     def test_unfinished_work_is_seen(self):
         self.assertTrue(list(check_style.check_words("a.cpp", "int x;  // TO" "DO: y\n")))
+
+
+class Tree(unittest.TestCase):
+    def test_the_files_of_the_tree_are_those_that_git_would_take(self):
+        patterns = ["/.git", "/build", "*.pyc", "__pycache__"]
+        for name in ("build", "src/__pycache__", "scripts/a.pyc", ".git"):
+            self.assertTrue(check_style.is_ignored(name, patterns), name)
+        for name in ("src/build", "src/a.cpp", ".gitignore"):
+            self.assertFalse(check_style.is_ignored(name, patterns), name)
 
 
 class Links(unittest.TestCase):
@@ -173,11 +183,14 @@ class Skips(unittest.TestCase):
         self.assertEqual(self.outcome(self.SKIPPED + "    def test_c(self):\n        self.fail()\n"), (1, "cases: 0 passed, 1 skipped, 1 failed"))
 
     def test_the_last_line_counts_no_skip_as_passed(self):
-        report = ('<testsuite><testcase name="one"><system-out>SKIPPED: a: b -- no GPU here\ncases: 5 passed, 1 skipped, 0 failed\n</system-out></testcase>'
-                  '<testcase name="two"><skipped message="SKIP_RETURN_CODE=77"/><system-out>SKIPPED: c -- no Pillow\ncases: 0 passed, 1 skipped, 0 failed\n'
-                  '</system-out></testcase><testcase name="three"><system-out></system-out></testcase></testsuite>')
-        self.assertEqual(count_tests.summary_of(report), "2 tests (5 cases) passed, 1 skipped: two: no Pillow; "
+        report = ('<testsuite><testcase name="one" time="1.5"><system-out>SKIPPED: a: b -- no GPU here\ncases: 5 passed, 1 skipped, 0 failed\n</system-out></testcase>'
+                  '<testcase name="two" time="0"><skipped message="SKIP_RETURN_CODE=77"/><system-out>SKIPPED: c -- no Pillow\ncases: 0 passed, 1 skipped, 0 failed\n'
+                  '</system-out></testcase><testcase name="three" time="20"><system-out></system-out></testcase>')
+        failed = '<testcase name="four" time="3"><failure/><system-out>cases: 1 passed, 0 skipped, 1 failed\n</system-out></testcase>'
+        self.assertEqual(count_tests.summary_of(f"{report}</testsuite>"), "2 tests (5 cases) passed, 0 failed, 1 skipped: two: no Pillow; "
                          "of tests that passed, 1 case skipped: no GPU here (1 of one)")
+        self.assertTrue(count_tests.summary_of(f"{report}{failed}</testsuite>").startswith("2 tests (5 cases) passed, 1 failed: four; 1 skipped: two"))
+        self.assertEqual([line.split()[-1] for line in count_tests.slowest_of(f"{report}{failed}</testsuite>")], ["three", "four", "one", "two"])
 
 
 if __name__ == "__main__":

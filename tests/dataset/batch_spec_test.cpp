@@ -6,6 +6,8 @@
 #include "core/error.h"
 #include "dataset/text_files.h"
 
+namespace trainctl::dataset::batch_spec_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -114,3 +116,5 @@ TEST_CASE("columns of a table are told where they are named", "[dataset]") {
   table.features = {"a", "b"};
   check_like_the_loader(config_of(table), {}, {.num_classes = 2});
 }
+
+}  // namespace trainctl::dataset::batch_spec_test

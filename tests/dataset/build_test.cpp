@@ -6,6 +6,8 @@
 #include "dataset/sampler/sampler.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::build_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -120,3 +122,5 @@ TEST_CASE("settings that can't work with the data are refused", "[dataset]") {
   CHECK_THAT(error_of([&] { build(config, {}); }),
              Contains("transforms are for images, but synthetic_tokens has tokens"));
 }
+
+}  // namespace trainctl::dataset::build_test

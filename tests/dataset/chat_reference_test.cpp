@@ -8,6 +8,8 @@
 #include "dataset/text/language_source.h"
 #include "support/python.h"
 
+namespace trainctl::dataset::chat_reference_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 
@@ -92,3 +94,5 @@ TEST_CASE("tokens and masks of published templates are those of transformers", "
   CHECK(sum.masks >= 60);
   CHECK(sum.tokens >= 300);
 }
+
+}  // namespace trainctl::dataset::chat_reference_test

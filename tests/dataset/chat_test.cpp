@@ -13,6 +13,8 @@
 #include "dataset/text/language_source.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::chat_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -290,3 +292,5 @@ TEST_CASE("a share of the conversations is kept for evaluation", "[dataset]") {
   CHECK(sources.eval->size() > 20);
   CHECK(sources.train->fingerprint() != sources.eval->fingerprint());
 }
+
+}  // namespace trainctl::dataset::chat_test

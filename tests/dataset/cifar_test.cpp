@@ -4,6 +4,8 @@
 #include "dataset/sources.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::cifar_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -92,3 +94,5 @@ TEST_CASE("damaged cifar files are named with the offset", "[dataset]") {
   std::filesystem::remove(directory.path() / "data_batch_3.bin");
   CHECK_THAT(error(), Contains("data_batch_3.bin") && Contains("No such file"));
 }
+
+}  // namespace trainctl::dataset::cifar_test

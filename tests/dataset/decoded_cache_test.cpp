@@ -11,6 +11,8 @@
 #include "support/skip.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::decoded_cache_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -115,7 +117,8 @@ int result_of(::pid_t pid) {
 
 /// Waits until a process has said so by making a file.
 void wait_for(const fs::path& path) {
-  while (!fs::exists(path)) ::usleep(1000);
+  for (int looks = 0; looks < 120'000 && !fs::exists(path); ++looks) ::usleep(1000);
+  REQUIRE(fs::exists(path));
 }
 void say(const fs::path& path) {
   core::write_file_atomically(path, "");
@@ -303,7 +306,8 @@ TEST_CASE("what programs that were killed whole left behind goes when the next o
 
 TEST_CASE("a full file system ends a shared cache's growth, without a bus error", "[dataset]") {
   if (free_bytes("/dev/shm") == 0) testing::skip("there is no /dev/shm");
-  const std::size_t budget = 2 * free_bytes("/dev/shm");
+  // More than it can ever have: the kernel refuses at once, and takes no room from other programs.
+  const std::size_t budget = 2 * fs::space("/dev/shm").capacity;
   SharedMemory memory({.name = "test-" + std::to_string(::getpid()), .bytes = budget, .participants = 1});
   CHECK(memory.reserve(0, 1 << 20));
   CHECK_FALSE(memory.reserve(1 << 20, budget - (1 << 20)));
@@ -338,3 +342,5 @@ TEST_CASE("ranks that share a cache decode each sample once", "[dataset]") {
   CHECK(misses < 2 * kPhotos);
   CHECK(hits >= kPhotos);
 }
+
+}  // namespace trainctl::dataset::decoded_cache_test

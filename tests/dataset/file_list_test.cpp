@@ -3,6 +3,8 @@
 #include "dataset/dataset.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::file_list_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -77,3 +79,5 @@ TEST_CASE("files of text may be named by directories, globs and braces too", "[d
   CHECK(sequences({root + "/{a,b}.txt", root + "/c.txt"}) == sequences({root}));
   CHECK_THAT(error_of([&] { sequences({root + "/*.text"}); }), Contains("dataset.train.files: no file matches"));
 }
+
+}  // namespace trainctl::dataset::file_list_test

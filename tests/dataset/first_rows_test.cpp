@@ -4,6 +4,8 @@
 
 #include "support/temporary_directory.h"
 
+namespace trainctl::dataset::first_rows_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using Catch::Contains;
@@ -96,3 +98,5 @@ TEST_CASE("texts without labels and tagged words are looked at, plain text isn't
   tagged.train.files = {folder.write("x.conll", "John B-PER\nlives\n").string()};
   CHECK_THAT(messages(dataset_of(tagged)).at(0), Contains("x.conll:2"));
 }
+
+}  // namespace trainctl::dataset::first_rows_test

@@ -7,6 +7,8 @@
 #include "support/skip.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::idx_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -221,3 +223,5 @@ TEST_CASE("Fashion-MNIST as Debian ships it is read whole", "[dataset]") {
   CHECK(counts == std::vector<int>(10, 6000));
   CHECK(core::checksum(first) == "8af23bf73392ab36");
 }
+
+}  // namespace trainctl::dataset::idx_test

@@ -9,6 +9,8 @@
 #include "support/reference.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::image_augment_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -176,3 +178,5 @@ TEST_CASE("jitter makes all four adjustments in every order, within bounds", "[d
   CHECK(orders.size() == 24);
   for (const auto& [order, count] : orders) CHECK((count > 120 && count < 290));
 }
+
+}  // namespace trainctl::dataset::image_augment_test

@@ -8,6 +8,8 @@
 #include "support/reference.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::image_decode_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -201,3 +203,5 @@ TEST_CASE("a JPEG that was written is read again", "[dataset]") {
   for (std::size_t i = 0; i < image.size(); ++i) difference += std::abs(image.bytes[i] - again.bytes[i]);
   CHECK(difference / static_cast<double>(image.size()) < 4);
 }
+
+}  // namespace trainctl::dataset::image_decode_test

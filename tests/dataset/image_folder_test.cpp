@@ -10,6 +10,8 @@
 #include "dataset/small_images.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::image_folder_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -262,3 +264,5 @@ TEST_CASE("bad samples fail, are skipped or replaced, up to a ceiling", "[datase
   config.max_bad_samples = 1;
   CHECK_THAT(error_of([&] { epoch_of(*build(config, {}).train); }), Contains("more than 1 samples are bad"));
 }
+
+}  // namespace trainctl::dataset::image_folder_test

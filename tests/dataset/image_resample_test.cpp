@@ -6,6 +6,8 @@
 #include "support/reference.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::image_resample_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -148,3 +150,5 @@ TEST_CASE("random crops have the area and ratio asked for, or are in the middle"
   const Region strip = draw_crop({.scale = {1, 1}, .ratio = {0.75, 4.0 / 3}}, {10, 1000}, random);
   CHECK(strip == Region{0, 493, 10, 13});
 }
+
+}  // namespace trainctl::dataset::image_resample_test

@@ -8,6 +8,8 @@
 #include "dataset/small_images.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::labeled_images_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -153,3 +155,5 @@ TEST_CASE("another label changes the fingerprint", "[dataset]") {
   CHECK(build(photos(directory, 2, "file_name,label\n0.jpg,a\n1.jpg,b\n"), {}).fingerprint == before);
   CHECK(build(photos(directory, 2, "file_name,label\n0.jpg,b\n1.jpg,b\n"), {}).fingerprint != before);
 }
+
+}  // namespace trainctl::dataset::labeled_images_test

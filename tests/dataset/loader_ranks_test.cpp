@@ -11,6 +11,8 @@
 #include "dataset/sampler/shard_shuffle.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::loader_ranks_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -187,3 +189,5 @@ TEST_CASE("a loader tells how it spent its time since it was last asked", "[data
   CHECK(stats.workers == 0);
   CHECK(loader->take_stats().batches == 0);
 }
+
+}  // namespace trainctl::dataset::loader_ranks_test

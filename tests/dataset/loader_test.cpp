@@ -7,6 +7,8 @@
 
 #include "support/small_files.h"
 
+namespace trainctl::dataset::loader_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -274,3 +276,5 @@ TEST_CASE("large samples are shared out among the workers and arrive whole", "[d
     CHECK(index == 10);
   }
 }
+
+}  // namespace trainctl::dataset::loader_test

@@ -8,6 +8,8 @@
 #include "dataset/sampler/split.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::mixture_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -176,3 +178,5 @@ TEST_CASE("a split by hash keeps its samples when others are added", "[dataset]"
   CHECK(key_hash("image/0") == key_hash("image/0"));
   CHECK_FALSE(Split{}.keeps_for_evaluation(0));
 }
+
+}  // namespace trainctl::dataset::mixture_test

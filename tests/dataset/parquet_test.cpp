@@ -5,6 +5,8 @@
 #include "support/skip.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::parquet_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -120,3 +122,5 @@ TEST_CASE("texts and dates of a Parquet file become categories and days", "[data
     REQUIRE(values[14 * row + 8] == (row % 2 == 0 ? 1 : 0));
   }
 }
+
+}  // namespace trainctl::dataset::parquet_test

@@ -12,7 +12,7 @@
 #include "dataset/sources.h"
 #include "support/small_files.h"
 
-namespace trainctl::dataset {
+namespace trainctl::dataset::preference_test {
 namespace {
 
 using Catch::Contains;
@@ -167,4 +167,4 @@ TEST_CASE("a preview shows both conversations of a pair, with the same fate", "[
 }
 
 }  // namespace
-}  // namespace trainctl::dataset
+}  // namespace trainctl::dataset::preference_test

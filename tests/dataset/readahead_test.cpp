@@ -6,6 +6,8 @@
 
 #include "dataset/loader/loader.h"
 
+namespace trainctl::dataset::readahead_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 
@@ -87,3 +89,5 @@ TEST_CASE("a loader that reads slowly asks for this rank's samples ahead", "[dat
     CHECK(noting.num_hinted() >= static_cast<std::size_t>(400 / world - 30));
   }
 }
+
+}  // namespace trainctl::dataset::readahead_test

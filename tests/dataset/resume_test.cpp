@@ -6,6 +6,8 @@
 #include "dataset/small_images.h"
 #include "dataset/text_files.h"
 
+namespace trainctl::dataset::resume_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -175,3 +177,5 @@ TEST_CASE("texts grouped by length go on with the same texts on any number of ra
   config.source = source;
   check_resumes(config, 71);
 }
+
+}  // namespace trainctl::dataset::resume_test

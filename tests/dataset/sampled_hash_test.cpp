@@ -8,6 +8,8 @@
 #include "dataset/sources.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::sampled_hash_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -127,3 +129,5 @@ TEST_CASE("token files and shards changed in place change their set's fingerprin
   CHECK(of_shard(tar) == before);
   CHECK(of_shard(with_byte(tar, 512 + 100)) != before);  // a pixel: sizes and labels stay
 }
+
+}  // namespace trainctl::dataset::sampled_hash_test

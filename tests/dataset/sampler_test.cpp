@@ -6,6 +6,8 @@
 #include <set>
 #include <vector>
 
+namespace trainctl::dataset::sampler_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 
@@ -116,3 +118,5 @@ TEST_CASE("a balanced order draws each class equally often, and is a function of
   CHECK(make_balanced_order(labels, 3)->epoch(1)->at(77) == epoch->at(77));
   CHECK_FALSE(make_balanced_order(labels, 4)->epoch(1)->at(77).index == epoch->at(77).index);
 }
+
+}  // namespace trainctl::dataset::sampler_test

@@ -7,6 +7,8 @@
 #include "dataset/small_images.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::segmentation_folder_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -161,3 +163,5 @@ TEST_CASE("evaluation has a set of its own, or a part of the training images", "
   config.fold = FoldConfig{.count = 4, .index = 1};
   CHECK(build(config, {}).eval->num_samples() == 2);
 }
+
+}  // namespace trainctl::dataset::segmentation_folder_test

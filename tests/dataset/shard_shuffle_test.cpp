@@ -8,6 +8,8 @@
 
 #include "support/small_files.h"
 
+namespace trainctl::dataset::shard_shuffle_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 
@@ -109,3 +111,5 @@ TEST_CASE("shards sorted by class still give mixed batches", "[dataset]") {
   for (std::size_t i = 1; i < next.size(); ++i) repeated += pairs.count({next[i - 1], next[i]}) != 0 ? 1 : 0;
   CHECK(repeated < 30);
 }
+
+}  // namespace trainctl::dataset::shard_shuffle_test

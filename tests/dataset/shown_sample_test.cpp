@@ -12,7 +12,7 @@
 #include "dataset/image/codec/decode.h"
 #include "dataset/table/table_encoding.h"
 
-namespace trainctl::dataset {
+namespace trainctl::dataset::shown_sample_test {
 namespace {
 
 /// Decodes the picture of a data URI.
@@ -77,4 +77,4 @@ TEST_CASE("a row is shown by its columns, as they were before the encoding", "[d
 }
 
 }  // namespace
-}  // namespace trainctl::dataset
+}  // namespace trainctl::dataset::shown_sample_test

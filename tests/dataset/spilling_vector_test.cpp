@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "support/temporary_directory.h"
 
+namespace trainctl::dataset::spilling_vector_test {
+
 using namespace trainctl;
 using trainctl::dataset::SpillingBytes;
 using trainctl::dataset::SpillingVector;
@@ -61,3 +63,5 @@ TEST_CASE("a directory that can't take the file is named", "[dataset]") {
   CHECK_THROWS_WITH(fill(), Catch::Contains("missing"));
   before == nullptr ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", old.c_str(), 1);
 }
+
+}  // namespace trainctl::dataset::spilling_vector_test

@@ -8,6 +8,8 @@
 #include "core/error.h"
 #include "runtime/random.h"
 
+namespace trainctl::dataset::split_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using Catch::Matchers::Contains;
@@ -104,3 +106,5 @@ TEST_CASE("a part without samples is refused by its key", "[dataset]") {
   CHECK_THROWS_WITH(divide(hashes, {}, {.fold = FoldConfig{.count = 5, .index = 4}}, "row"),
                     Contains("dataset.fold leaves no row for evaluation, of 3"));
 }
+
+}  // namespace trainctl::dataset::split_test

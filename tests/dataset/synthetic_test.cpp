@@ -4,6 +4,8 @@
 #include "dataset/sources.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::synthetic_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -64,3 +66,5 @@ TEST_CASE("synthetic tokens stay in the vocabulary and mostly follow from each o
   for (const auto& row : followers) usual += *std::max_element(row.begin(), row.end());
   CHECK(usual > 50 * 64 * 8 / 10);
 }
+
+}  // namespace trainctl::dataset::synthetic_test

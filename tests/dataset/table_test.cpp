@@ -10,6 +10,8 @@
 #include "dataset/inputs.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::table_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -326,3 +328,5 @@ TEST_CASE("balanced_sampling draws the classes of a table equally often", "[data
   config.balanced_sampling = true;
   CHECK_THAT(error_of([&] { build(config, {}); }), Contains("doesn't tell the class of a sample"));
 }
+
+}  // namespace trainctl::dataset::table_test

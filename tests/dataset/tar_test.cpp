@@ -6,6 +6,8 @@
 #include "dataset/shards/shard_index.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::tar_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -172,3 +174,5 @@ TEST_CASE("a damaged index file is made anew", "[dataset]") {
     REQUIRE(open().label_names() == std::vector<std::string>{"dog"});
   }
 }
+
+}  // namespace trainctl::dataset::tar_test

@@ -3,6 +3,8 @@
 
 #include "support/small_files.h"
 
+namespace trainctl::dataset::text_reader_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -129,3 +131,5 @@ TEST_CASE("a line that is too long, or has a NUL byte, is named", "[dataset]") {
   files.files = {(directory.path() / "none.txt").string()};
   CHECK_THROWS_WITH(documents_of(files), Contains("cannot open") && Contains("none.txt: No such file"));
 }
+
+}  // namespace trainctl::dataset::text_reader_test

@@ -9,6 +9,8 @@
 #include "dataset/text_files.h"
 #include "support/skip.h"
 
+namespace trainctl::dataset::text_seq2seq_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -209,3 +211,5 @@ TEST_CASE("a prompt is a source as in training", "[dataset]") {
   CHECK(prompt->start == 3);
   CHECK(!seq2seq_prompt(TextLmConfig{}, *tokenizer, "abc"));
 }
+
+}  // namespace trainctl::dataset::text_seq2seq_test

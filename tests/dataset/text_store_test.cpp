@@ -16,6 +16,8 @@
 #include "dataset/text_files.h"
 #include "support/python.h"
 
+namespace trainctl::dataset::text_store_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -319,3 +321,5 @@ TEST_CASE("preparing says what it made, and refuses data without text", "[datase
   lm.cache_dir = lm.train.files[0];
   CHECK_THROWS_WITH(prepare(lm, {}), Contains("cannot write") && Contains("a.txt"));
 }
+
+}  // namespace trainctl::dataset::text_store_test

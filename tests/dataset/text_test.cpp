@@ -11,6 +11,8 @@
 #include "dataset/text/language_source.h"
 #include "dataset/text_files.h"
 
+namespace trainctl::dataset::text_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -354,3 +356,5 @@ TEST_CASE("labels that are unknown or no numbers are named with their place", "[
   CHECK(batch->targets.scalar_type() == at::kFloat);
   CHECK(batch->targets[0].item<float>() == 1.5F);
 }
+
+}  // namespace trainctl::dataset::text_test

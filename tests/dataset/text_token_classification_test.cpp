@@ -7,6 +7,8 @@
 #include "dataset/text_files.h"
 #include "support/skip.h"
 
+namespace trainctl::dataset::text_token_classification_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -191,3 +193,5 @@ TEST_CASE("labels lie where tokenizers' word_ids put them", "[dataset]") {
     CHECK(values_of(batch->targets) == expected.at("labels").get<std::vector<std::int64_t>>());
   }
 }
+
+}  // namespace trainctl::dataset::text_token_classification_test

@@ -3,6 +3,8 @@
 #include "dataset/dataset.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::token_shards_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -120,3 +122,5 @@ TEST_CASE("wrong token files are refused with file and place", "[dataset]") {
   CHECK_THAT(error("none.npy", "no numpy"), Contains("is no .npy file"));
   for (std::size_t size = 0; size < array.size(); ++size) CHECK(error("x.npy", array.substr(0, size)) != "no error");
 }
+
+}  // namespace trainctl::dataset::token_shards_test

@@ -5,6 +5,8 @@
 
 #include "support/small_files.h"
 
+namespace trainctl::dataset::transform_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -216,3 +218,5 @@ TEST_CASE("transforms in an order that can't be kept are refused by name", "[dat
              Contains("scale must be two numbers, the smaller first, got [0.3, 0.1]"));
   CHECK_THAT(error({RandomErasingConfig{.ratio = {1}}}), Contains("ratio must be two numbers"));
 }
+
+}  // namespace trainctl::dataset::transform_test

@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+namespace trainctl::dataset::wait_cause_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using Catch::Matchers::Contains;
@@ -50,3 +52,5 @@ TEST_CASE("the line says how much, why, and which key to change", "[dataset]") {
   CHECK_THAT(describe_wait(WaitCause::copy, slow), Contains("dataset.pin_memory"));
   CHECK_THAT(describe_wait(WaitCause::transform, slow), Contains("dataset.transforms"));
 }
+
+}  // namespace trainctl::dataset::wait_cause_test

@@ -8,6 +8,8 @@
 #include "dataset/small_images.h"
 #include "support/small_files.h"
 
+namespace trainctl::dataset::web_dataset_test {
+
 using namespace trainctl;
 using namespace trainctl::dataset;
 using namespace trainctl::testing;
@@ -115,3 +117,5 @@ TEST_CASE("of cut shards the whole samples are used, where bad samples are skipp
     for (const auto& [number, label] : samples(*data.train)) CHECK(label == number % 3);
   }
 }
+
+}  // namespace trainctl::dataset::web_dataset_test

@@ -3,11 +3,15 @@
 #include <ATen/ops/equal.h>
 #include <dirent.h>
 
+#include <atomic>
 #include <thread>
 
 #include "core/file.h"
 #include "dataset/loader/loader.h"
+#include "support/manual_clock.h"
 #include "support/small_files.h"
+
+namespace trainctl::dataset::worker_autoscaler_test {
 
 using namespace trainctl;
 using namespace trainctl::dataset;
@@ -25,28 +29,55 @@ GrowthWindow window(double wait_ms, std::int64_t decode_ms, std::int64_t read_ms
           .times = {.read = 10 * read_ms * kMs, .decode = 10 * decode_ms * kMs, .transform = 0}};
 }
 
-/// Samples that take a while to make.
+/// How samples are made that take 3 ms each, and only while the consumer waits for a batch: none is ready before.
+struct SlowMaking {
+  ManualClock clock;
+  std::atomic<bool> is_waited_for = false;
+
+  void set_waited_for(bool is_now) {
+    is_waited_for = is_now;
+    is_waited_for.notify_all();
+  }
+};
+
+/// Lets the workers end what they have begun, so that their loader can be destroyed.
+class Release {
+ public:
+  explicit Release(SlowMaking& making) : making_(making) {}
+  Release(const Release&) = delete;
+  Release& operator=(const Release&) = delete;
+  ~Release() { making_.set_waited_for(true); }
+
+ private:
+  SlowMaking& making_;
+};
+
+/// Samples that are made so, or at once.
 class SlowSource final : public RawSource {
  public:
-  explicit SlowSource(std::chrono::milliseconds each) : each_(each) { spec_.input_shape = {1, 1, 4}; }
+  explicit SlowSource(SlowMaking* making) : making_(making) { spec_.input_shape = {1, 1, 4}; }
   std::int64_t size() const override { return 400; }
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t sample_bytes() const override { return 4; }
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
-    std::this_thread::sleep_for(each_);
+    if (making_ != nullptr) {
+      making_->is_waited_for.wait(false);
+      making_->clock.advance(std::chrono::milliseconds(3));
+    }
     std::fill_n(sample, 4, static_cast<std::byte>(index));
     return index;
   }
   std::string fingerprint() const override { return ""; }
 
  private:
-  std::chrono::milliseconds each_;
+  SlowMaking* making_;
   SampleSpec spec_;
 };
 
-std::unique_ptr<Loader> slow_loader(std::int64_t workers, std::int64_t most_workers, int ms = 3) {
+std::unique_ptr<Loader> slow_loader(std::int64_t workers, std::int64_t most_workers, SlowMaking* making) {
   LoaderParts parts;
-  parts.source = std::make_unique<SlowSource>(std::chrono::milliseconds(ms));
+  if (making != nullptr) parts.now = making->clock.now();
+  parts.source = std::make_unique<SlowSource>(making);
   parts.writer = make_image_writer(raw_samples(*parts.source),
                                    Transforms({}, image_shape(parts.source->spec()), Phase::training), 1);
   parts.batch_size = 4;
@@ -66,7 +97,7 @@ std::int64_t loader_threads() {
 
 /// A thread that has been joined is listed in /proc a little longer, and one that has begun isn't named at once.
 bool are_loader_threads(std::int64_t expected) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
   while (loader_threads() != expected && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return loader_threads() == expected;
@@ -104,11 +135,15 @@ TEST_CASE("growth is decided after enough batches and time, without the first ba
 }
 
 TEST_CASE("a loader that starves takes more workers, and gives the same batches", "[dataset]") {
-  const auto fixed = slow_loader(3, 0, 0);
-  const auto growing = slow_loader(1, 3);
+  SlowMaking making;
+  const auto fixed = slow_loader(3, 0, nullptr);
+  const auto growing = slow_loader(1, 3, &making);
+  const Release release(making);
   for (int i = 0; i < 100; ++i) {
     const std::optional<Batch> expected = fixed->next();
+    making.set_waited_for(true);
     const std::optional<Batch> given = growing->next();
+    making.set_waited_for(false);
     REQUIRE(given.has_value() == expected.has_value());
     CHECK(given->inputs.equal(expected->inputs));
     CHECK(given->targets.equal(expected->targets));
@@ -126,9 +161,10 @@ TEST_CASE("an explicit number of workers is obeyed, whatever the loader waits fo
   for (const std::int64_t workers : {0, 2}) {
     config.num_workers = workers;
     const Datasets data = build(config, {.workers = 1, .most_workers = 8});
-    const auto begin = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(600)) data.train->next();
-    CHECK(data.train->take_stats().workers == workers);
+    for (int batch = 0; batch < 40; ++batch) data.train->next();
+    const LoaderStats stats = data.train->take_stats();
+    CHECK(stats.workers == workers);
+    CHECK(stats.most_workers == 0);  // there will not be more either
     CHECK(are_loader_threads(workers));
   }
 }
@@ -157,3 +193,5 @@ TEST_CASE("workers that aren't persistent end with the epoch, and are there agai
   while (ending.eval->next()) continue;
   CHECK(are_loader_threads(2));
 }
+
+}  // namespace trainctl::dataset::worker_autoscaler_test

@@ -10,6 +10,8 @@
 #include "problem_lines.h"
 #include "support/temporary_directory.h"
 
+namespace trainctl::experiment::check_test {
+
 using namespace trainctl;
 using namespace trainctl::experiment;
 using testing::TemporaryDirectory;
@@ -375,3 +377,5 @@ TEST_CASE("freezing beside adapters, and groups of parameters that say nothing o
         "5:39: optimizer.param_groups[0]: changes nothing; expected lr, lr_scale or weight_decay");
   CHECK(with_optimizer("{kind: sgd, layer_decay: 1.5}").find("optimizer.layer_decay: ") != std::string::npos);
 }
+
+}  // namespace trainctl::experiment::check_test

@@ -5,6 +5,8 @@
 #include "experiment/load.h"
 #include "problem_lines.h"
 
+namespace trainctl::experiment::distributed_rules_test {
+
 using namespace trainctl;
 using namespace trainctl::experiment;
 using Catch::Matchers::Contains;
@@ -93,3 +95,5 @@ TEST_CASE("layers are put on devices in one process only", "[experiment]") {
   CHECK_THAT(problems("ddp"), Contains("model.placement: one process has all layers"));
   CHECK_THAT(problems("{kind: auto, pipeline: 2}"), Contains("distributed.pipeline without model.placement"));
 }
+
+}  // namespace trainctl::experiment::distributed_rules_test

@@ -4,6 +4,8 @@
 #include "experiment/load.h"
 #include "problem_lines.h"
 
+namespace trainctl::experiment::image_rules_test {
+
 using namespace trainctl;
 using namespace trainctl::experiment;
 using Catch::Matchers::Contains;
@@ -127,3 +129,5 @@ TEST_CASE("segmentation takes transforms that masks can follow, and a network wi
              Contains("gives an image [2, 8, 8], and task semantic_segmentation needs an image [2, 16, 16]"));
   CHECK_THAT(problems("", network, "task: classification\n"), Contains("expected semantic_segmentation"));
 }
+
+}  // namespace trainctl::experiment::image_rules_test

@@ -5,6 +5,8 @@
 #include "experiment/load.h"
 #include "support/temporary_directory.h"
 
+namespace trainctl::experiment::llama_families_test {
+
 using namespace trainctl;
 using namespace trainctl::experiment;
 using testing::TemporaryDirectory;
@@ -116,3 +118,5 @@ TEST_CASE("ranks that share sequences can't limit scores", "[experiment]") {
   const std::string text = failure(R"("model_type": "gemma2")", "distributed: {kind: ddp, context: 2}\n");
   CHECK(text.find("model.attn_logit_softcapping: ") != std::string::npos);
 }
+
+}  // namespace trainctl::experiment::llama_families_test

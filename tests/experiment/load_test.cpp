@@ -10,6 +10,8 @@
 #include "problem_lines.h"
 #include "support/temporary_directory.h"
 
+namespace trainctl::experiment::load_test {
+
 using namespace trainctl;
 using namespace trainctl::experiment;
 using testing::TemporaryDirectory;
@@ -200,3 +202,5 @@ TEST_CASE("damaged files are refused or read, never worse", "[experiment]") {
   }
   CHECK(num_read < 4000);
 }
+
+}  // namespace trainctl::experiment::load_test

@@ -3,7 +3,7 @@
 
 #include "problem_lines.h"
 
-namespace trainctl::experiment {
+namespace trainctl::experiment::model_rules_test {
 namespace {
 
 std::string problems_of(const std::string& model, const std::string& optimizer) {
@@ -30,4 +30,4 @@ TEST_CASE("muP is for update rules whose updates have the learning rate's size",
 }
 
 }  // namespace
-}  // namespace trainctl::experiment
+}  // namespace trainctl::experiment::model_rules_test

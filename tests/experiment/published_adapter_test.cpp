@@ -11,6 +11,8 @@
 #include "experiment/load.h"
 #include "support/temporary_directory.h"
 
+namespace trainctl::experiment::published_adapter_test {
+
 using namespace trainctl;
 using namespace trainctl::experiment;
 using testing::TemporaryDirectory;
@@ -167,3 +169,5 @@ TEST_CASE("adapters need their base, and layers", "[experiment]") {
                  "b.yaml", head + "model: {kind: gpt2, lora: {init_from: " + (folder / "ADAPTER").string() + "}}\n")),
              Catch::Contains("set model.init_from to these"));
 }
+
+}  // namespace trainctl::experiment::published_adapter_test

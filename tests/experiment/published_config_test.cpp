@@ -7,6 +7,8 @@
 #include "experiment/load.h"
 #include "support/temporary_directory.h"
 
+namespace trainctl::experiment::published_config_test {
+
 using namespace trainctl;
 using namespace trainctl::experiment;
 using testing::TemporaryDirectory;
@@ -274,3 +276,5 @@ TEST_CASE("a kind that follows from nothing is asked for, with the reason", "[ex
   CHECK(failure(experiment_from(folder, R"({"model_type": "bert", "hidden_size": "wide"})"))
             .find("config.json:1:24: model.hidden_size: ") != std::string::npos);
 }
+
+}  // namespace trainctl::experiment::published_config_test

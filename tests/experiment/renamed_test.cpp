@@ -6,7 +6,7 @@
 #include "problem_lines.h"
 #include "support/temporary_directory.h"
 
-namespace trainctl::experiment {
+namespace trainctl::experiment::renamed_test {
 namespace {
 
 std::string problems_of_setting(const std::string& assignment) {
@@ -52,4 +52,4 @@ TEST_CASE("a name of another trainer is refused with the one that is meant", "[e
 }
 
 }  // namespace
-}  // namespace trainctl::experiment
+}  // namespace trainctl::experiment::renamed_test

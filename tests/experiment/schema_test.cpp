@@ -8,6 +8,8 @@
 #include "support/skip.h"
 #include "support/temporary_directory.h"
 
+namespace trainctl::experiment::schema_test {
+
 using namespace trainctl;
 using namespace trainctl::experiment;
 using testing::TemporaryDirectory;
@@ -78,3 +80,5 @@ TEST_CASE("the reference names every section and kind", "[experiment]") {
                                  "number of at least 0 and below 1", "### `optimizer.lr_scheduler`"})
     CHECK(reference.find(text) != std::string::npos);
 }
+
+}  // namespace trainctl::experiment::schema_test

@@ -11,8 +11,12 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+from check_style import files_of_tree  # noqa: E402
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 FOLDERS = ("src", "apps", "tests")
 JOBS = min(4, len(os.sched_getaffinity(0)))
@@ -35,12 +39,11 @@ class ExtendedTree:
         self.root = pathlib.Path(directory)
         self.build = pathlib.Path(build)
         self.objects = {}  # output in the build directory -> object here
-        names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *FOLDERS, "CONTRIBUTING.md"], cwd=ROOT, check=True,
-                               capture_output=True, text=True).stdout.splitlines()
-        for name in names:
-            if (ROOT / name).exists():
+        for path in files_of_tree():
+            name = path.relative_to(ROOT)
+            if name.parts[0] in (*FOLDERS, "CONTRIBUTING.md"):
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(ROOT / name, self.root / name)
+                shutil.copyfile(path, self.root / name)
         self.units = self._read_units()
 
     def _read_units(self):

@@ -16,7 +16,7 @@
 #include "kernels/exactness.h"
 #include "support/gpu.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::adam_test {
 namespace {
 
 struct Case {
@@ -194,4 +194,4 @@ TEST_CASE("Adam in one pass is for dense floats", "[kernels]") {
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::adam_test

@@ -15,7 +15,7 @@
 
 #include "support/gpu.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::attention_block_test {
 namespace {
 
 constexpr std::int64_t kTokens = 96;
@@ -120,4 +120,4 @@ TEST_CASE("a block drops the weights that are dropped in the whole", "[kernels]"
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::attention_block_test

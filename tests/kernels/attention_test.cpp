@@ -19,7 +19,7 @@
 #include "kernels/exactness.h"
 #include "machine/cpu.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::attention_test {
 namespace {
 
 struct Shape {
@@ -176,4 +176,4 @@ TEST_CASE("attention that doesn't suit the loops for short sequences is refused"
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::attention_test

@@ -15,7 +15,7 @@
 #include "kernels/exactness.h"
 #include "kernels/portable.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::batch_norm_test {
 namespace {
 
 constexpr double kEps = 1e-5;
@@ -146,4 +146,4 @@ TEST_CASE("batch normalization takes whole vectors of float channels that lie si
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::batch_norm_test

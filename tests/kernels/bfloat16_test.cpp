@@ -19,7 +19,7 @@
 #include "kernels/softmax_gradient.h"
 #include "kernels/swiglu.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::bfloat16_test {
 namespace {
 
 constexpr double kRounding = 0x1p-8;  // largest relative error of one rounding to bf16
@@ -164,4 +164,4 @@ TEST_CASE("cross-entropy of a projection under autocast is the plain one of bf16
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::bfloat16_test

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::copy_by_rows_test {
 namespace {
 
 TEST_CASE("a copy by rows has the same values, whatever the extents", "[kernels]") {
@@ -33,4 +33,4 @@ TEST_CASE("a copy by rows of a matrix without values has its shape", "[kernels]"
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::copy_by_rows_test

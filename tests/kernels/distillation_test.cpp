@@ -13,7 +13,7 @@
 
 #include "kernels/linear_cross_entropy.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::distillation_test {
 namespace {
 
 constexpr std::int64_t kRows = 23;
@@ -133,4 +133,4 @@ TEST_CASE("losses of rows follow autocast's precision, and their gradients have 
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::distillation_test

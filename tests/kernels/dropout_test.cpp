@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
@@ -18,16 +19,12 @@
 
 #include "kernels/philox.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::dropout_test {
 namespace {
 
 at::Tensor dropped_for(const at::Tensor& input, double probability, runtime::SampleRange samples = {.seed = 5}) {
   const runtime::SampleRandomness randomness(samples);
   return dropout(input, probability);
-}
-
-bool equal(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() && a.eq(b).all().item<bool>();
 }
 
 std::array<std::uint32_t, 4> philox_of(std::array<std::uint32_t, 4> counter, std::uint64_t key) {
@@ -53,7 +50,7 @@ TEST_CASE("dropout drops at its rate and scales the rest", "[kernels]") {
     const double dropped = output.eq(0).to(at::kDouble).mean().item<double>();
     const double deviation = std::sqrt(probability * (1 - probability) / 6.4e6);
     CHECK(dropped == Approx(probability).margin(5 * deviation + 1e-9));
-    CHECK(equal(output.ne(0), output.eq(static_cast<float>(1 / (1 - probability)))));
+    CHECK(at::equal(output.ne(0), output.eq(static_cast<float>(1 / (1 - probability)))));
     // Each sample and each place for itself: χ² of 64 and of 100,000 counts is within five deviations.
     for (const std::int64_t dim : {std::int64_t{0}, std::int64_t{1}}) {
       if (probability == 0) continue;
@@ -110,11 +107,11 @@ TEST_CASE("a sample is dropped alike in whatever batch, by however many threads"
       for (std::int64_t begin = 0; begin < 6; begin += each)
         parts.push_back(
             dropped_for(input.narrow(0, begin, each), 0.3, {.seed = 5, .epoch = 2, .first_sample = 10 + begin}));
-      CHECK(equal(at::cat(parts), whole));
+      CHECK(at::equal(at::cat(parts), whole));
     }
     // Longer rows change nothing for what they begin with.
     const at::Tensor longer = at::cat({input, input}, 1);
-    CHECK(equal(dropped_for(longer, 0.3, {.seed = 5, .epoch = 2, .first_sample = 10}).narrow(1, 0, 3), whole));
+    CHECK(at::equal(dropped_for(longer, 0.3, {.seed = 5, .epoch = 2, .first_sample = 10}).narrow(1, 0, 3), whole));
     at::set_num_threads(threads);
   }
 }
@@ -125,11 +122,11 @@ TEST_CASE("dropout of attention weights doesn't depend on how far rows are padde
     return dropout_attention(at::ones({2, 3, queries, keys}), 0.4);
   };
   const at::Tensor small = dropped(5, 70);
-  CHECK(equal(dropped(9, 133).narrow(2, 0, 5).narrow(3, 0, 70), small));
+  CHECK(at::equal(dropped(9, 133).narrow(2, 0, 5).narrow(3, 0, 70), small));
   const double rate = dropped(64, 1000).eq(0).to(at::kDouble).mean().item<double>();
   CHECK(rate == Approx(0.4).margin(0.004));
-  CHECK_FALSE(equal(small.select(1, 0), small.select(1, 1)));
-  CHECK_FALSE(equal(small.select(2, 0), small.select(2, 1)));
+  CHECK_FALSE(at::equal(small.select(1, 0), small.select(1, 1)));
+  CHECK_FALSE(at::equal(small.select(2, 0), small.select(2, 1)));
 }
 
 TEST_CASE("a rank with some elements of each sample drops those that are dropped of the whole", "[kernels]") {
@@ -145,10 +142,10 @@ TEST_CASE("a rank with some elements of each sample drops those that are dropped
     }
     const runtime::SampleRandomness randomness(samples);
     const at::Tensor dropped = dropout(leaf, 0.3, runs);
-    CHECK(equal(dropped.detach(), wanted));
-    CHECK(equal(dropout_composed(leaf.detach(), 0.3, *draw, runs), wanted));
+    CHECK(at::equal(dropped.detach(), wanted));
+    CHECK(at::equal(dropout_composed(leaf.detach(), 0.3, *draw, runs), wanted));
     const at::Tensor slope = torch::autograd::grad({dropped.sum()}, {leaf}).front();
-    CHECK(equal(slope.eq(0), wanted.eq(0)));
+    CHECK(at::equal(slope.eq(0), wanted.eq(0)));
   };
   for (const auto& [begin, size] : {std::pair<std::int64_t, std::int64_t>(0, 150), {150, 150}, {37, 101}, {299, 1}})
     check(whole.narrow(2, begin, size), expected.narrow(2, begin, size),
@@ -164,8 +161,8 @@ TEST_CASE("a rank with some heads drops those of their attention weights that ar
     return dropout_attention(some, 0.4, heads);
   };
   const at::Tensor expected = dropped(weights, {});
-  CHECK(equal(dropped(weights, {.first = 0, .of = 6}), expected));
-  CHECK(equal(dropped(weights.narrow(1, 2, 3).contiguous(), {.first = 2, .of = 6}), expected.narrow(1, 2, 3)));
+  CHECK(at::equal(dropped(weights, {.first = 0, .of = 6}), expected));
+  CHECK(at::equal(dropped(weights.narrow(1, 2, 3).contiguous(), {.first = 2, .of = 6}), expected.narrow(1, 2, 3)));
 }
 
 TEST_CASE("LibTorch's operators drop the same elements", "[kernels]") {
@@ -180,9 +177,9 @@ TEST_CASE("LibTorch's operators drop the same elements", "[kernels]") {
     }
     const at::Tensor expected = dropped_for(input, 0.25, {.seed = 4, .epoch = 1, .first_sample = draw.first_sample});
     const at::Tensor actual = dropout_composed(input, 0.25, *own);
-    CHECK(equal(actual.eq(0), expected.eq(0)));
-    if (dtype != at::kBFloat16) CHECK(equal(actual, expected));  // which is rounded twice there
-    CHECK_FALSE(equal(composed.eq(0), expected.eq(0)));
+    CHECK(at::equal(actual.eq(0), expected.eq(0)));
+    if (dtype != at::kBFloat16) CHECK(at::equal(actual, expected));  // which is rounded twice there
+    CHECK_FALSE(at::equal(composed.eq(0), expected.eq(0)));
   }
 }
 
@@ -194,7 +191,7 @@ TEST_CASE("the backward pass drops what the forward pass dropped, in any memory 
     for (const at::MemoryFormat other : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
       const at::Tensor cotangent = at::randn({2, 3, 9, 7}, at::kDouble).contiguous(other);
       const auto gradient = torch::autograd::grad({output}, {input}, {cotangent}, /*retain_graph=*/true);
-      CHECK(equal(gradient[0], cotangent.mul(output.detach().ne(0)).mul(2)));
+      CHECK(at::equal(gradient[0], cotangent.mul(output.detach().ne(0)).mul(2)));
     }
   }
 }
@@ -218,9 +215,9 @@ TEST_CASE("outside all scopes dropout draws from the default generator", "[kerne
   const at::Tensor ones = at::ones({4, 100});
   at::manual_seed(3);
   const at::Tensor first = dropout(ones, 0.5);
-  CHECK_FALSE(equal(dropout(ones, 0.5), first));
+  CHECK_FALSE(at::equal(dropout(ones, 0.5), first));
   at::manual_seed(3);
-  CHECK(equal(dropout(ones, 0.5), first));
+  CHECK(at::equal(dropout(ones, 0.5), first));
 }
 
 TEST_CASE("empty batches and empty samples go through dropout", "[kernels]") {
@@ -229,4 +226,4 @@ TEST_CASE("empty batches and empty samples go through dropout", "[kernels]") {
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::dropout_test

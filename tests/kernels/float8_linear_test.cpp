@@ -18,7 +18,7 @@
 #include "kernels/matrix_product.h"
 #include "support/gpu.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::float8_linear_test {
 namespace {
 
 double largest_of(at::ScalarType format) {
@@ -153,4 +153,4 @@ TEST_CASE("layers multiply in eight bits within the scope, where their shapes su
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::float8_linear_test

@@ -14,7 +14,7 @@
 
 #include "kernels/exactness.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::gelu_test {
 namespace {
 
 constexpr double kTolerance = 5e-7;
@@ -100,4 +100,4 @@ TEST_CASE("GELU of doubles is LibTorch's", "[kernels]") {
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::gelu_test

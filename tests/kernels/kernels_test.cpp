@@ -23,7 +23,7 @@
 #include "kernels/swiglu.h"
 #include "runtime/memory.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::kernels_test {
 namespace {
 
 at::Tensor draw(std::vector<std::int64_t> shape, at::ScalarType dtype) {
@@ -249,4 +249,4 @@ TEST_CASE("rotary embedding is the textbook's, for views and per-row positions t
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::kernels_test

@@ -18,7 +18,7 @@
 
 #include "kernels/exactness.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::matrix_product_test {
 namespace {
 
 constexpr ProductLibrary kLibraries[] = {ProductLibrary::mkl, ProductLibrary::onednn};
@@ -187,4 +187,4 @@ TEST_CASE("a product as tall as a vocabulary, alone or added to a sum, is the ex
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::matrix_product_test

@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::max_pool_test {
 namespace {
 
 at::Tensor images(std::vector<std::int64_t> shape) {
@@ -84,4 +84,4 @@ TEST_CASE("pooling's bits don't depend on the number of threads", "[kernels]") {
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::max_pool_test

@@ -18,7 +18,7 @@
 #include "kernels/exactness.h"
 #include "kernels/portable.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::norm_test {
 namespace {
 
 constexpr double kEpsilon = 1e-5;
@@ -177,4 +177,4 @@ TEST_CASE("a norm of doubles, of 16 bits or for a trace is LibTorch's", "[kernel
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::norm_test

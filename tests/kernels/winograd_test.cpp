@@ -16,7 +16,7 @@
 #include "kernels/exactness.h"
 #include "kernels/portable.h"
 
-namespace trainctl::kernels {
+namespace trainctl::kernels::winograd_test {
 namespace {
 
 at::Tensor draw(std::vector<std::int64_t> shape) {
@@ -160,4 +160,4 @@ TEST_CASE("convolutions take Winograd's algorithm where it suits them and nobody
 }
 
 }  // namespace
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::winograd_test

@@ -5,7 +5,7 @@
 
 #include "model/recorded_model.h"
 
-namespace trainctl::model {
+namespace trainctl::model::autocast_test {
 namespace {
 
 class Bf16 {
@@ -69,4 +69,4 @@ TEST_CASE("bert, vit and lstm run in bf16, near fp32", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::autocast_test

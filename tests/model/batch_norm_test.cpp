@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "model/model_support.h"
 
-namespace trainctl::model {
+namespace trainctl::model::batch_norm_test {
 namespace {
 
 /// A cnn whose first convolution sees the input alone, so that its BatchNorm's input doesn't depend on the batch's
@@ -69,4 +69,4 @@ TEST_CASE("training on one value per channel is refused", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::batch_norm_test

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "model/recorded_model.h"
 
-namespace trainctl::model {
+namespace trainctl::model::bert_reference_test {
 namespace {
 
 using testing::TensorMap;
@@ -143,4 +143,4 @@ TEST_CASE("what a bert can't be is refused with a reason", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::bert_reference_test

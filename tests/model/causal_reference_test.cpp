@@ -6,7 +6,7 @@
 #include "kernels/linear_cross_entropy.h"
 #include "model/recorded_model.h"
 
-namespace trainctl::model {
+namespace trainctl::model::causal_reference_test {
 namespace {
 
 const InputSpec kTokens{.shape = {24}, .vocab_size = 97};
@@ -135,4 +135,4 @@ TEST_CASE("a cache gives the same logits token by token, and in pieces", "[model
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::causal_reference_test

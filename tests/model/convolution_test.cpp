@@ -12,7 +12,7 @@
 
 #include "model/model_support.h"
 
-namespace trainctl::model {
+namespace trainctl::model::convolution_test {
 namespace {
 
 constexpr std::string_view kOperator = "trainctl::winograd_convolution";
@@ -56,4 +56,4 @@ TEST_CASE("convolution_algorithm: direct keeps Winograd's away, auto takes it in
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::convolution_test

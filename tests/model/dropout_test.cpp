@@ -11,7 +11,7 @@
 #include "model/model_support.h"
 #include "runtime/sample_randomness.h"
 
-namespace trainctl::model {
+namespace trainctl::model::dropout_test {
 namespace {
 
 constexpr std::int64_t kBatch = 8;
@@ -148,4 +148,4 @@ TEST_CASE("stochastic depth keeps or drops whole samples at its rate", "[model]"
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::dropout_test

@@ -5,7 +5,7 @@
 
 #include "model/recorded_model.h"
 
-namespace trainctl::model {
+namespace trainctl::model::fasttext_test {
 namespace {
 
 const InputSpec kTokens{.shape = {24}, .num_classes = 5, .vocab_size = 97};
@@ -41,4 +41,4 @@ TEST_CASE("a sequence shorter than each n-gram has the bias alone", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::fasttext_test

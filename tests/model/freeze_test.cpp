@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "model/recorded_model.h"
 
-namespace trainctl::model {
+namespace trainctl::model::freeze_test {
 namespace {
 
 const InputSpec kImages{.shape = {3, 16, 16}, .num_classes = 5};
@@ -77,4 +77,4 @@ TEST_CASE("parameters count the blocks after their own, those of the head none",
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::freeze_test

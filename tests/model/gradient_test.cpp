@@ -8,7 +8,7 @@
 
 #include "model/model_support.h"
 
-namespace trainctl::model {
+namespace trainctl::model::gradient_test {
 namespace {
 
 /// Hundreds of forward passes over a few pixels: waking more threads costs far more than they save.
@@ -88,4 +88,4 @@ TEST_CASE("gradients of the wide residual network agree with finite differences"
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::gradient_test

@@ -5,7 +5,7 @@
 #include "config/read.h"
 #include "model/recorded_model.h"
 
-namespace trainctl::model {
+namespace trainctl::model::layer_list_reference_test {
 namespace {
 
 using layer_graph::Activation;
@@ -124,4 +124,4 @@ TEST_CASE("a layer that is read by name is in the block of its readers", "[model
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::layer_list_reference_test

@@ -9,7 +9,7 @@
 #include "model/recorded_model.h"
 #include "support/llama_families.h"
 
-namespace trainctl::model {
+namespace trainctl::model::llama_families_test {
 namespace {
 
 const InputSpec kTokens{.shape = {24}, .vocab_size = testing::kFamilyVocabulary};
@@ -92,4 +92,4 @@ TEST_CASE("a token outside the window changes nothing, and one inside does", "[m
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::llama_families_test

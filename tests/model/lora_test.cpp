@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "model/recorded_model.h"
 
-namespace trainctl::model {
+namespace trainctl::model::lora_test {
 namespace {
 
 const InputSpec kPairs{.shape = {24}, .num_classes = 5, .vocab_size = 97};
@@ -199,4 +199,4 @@ TEST_CASE("training adapters alone lowers the loss", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::lora_test

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "model/recorded_model.h"
 
-namespace trainctl::model {
+namespace trainctl::model::lstm_reference_test {
 namespace {
 
 const std::string kScript = "torch_lstm.py";
@@ -123,4 +123,4 @@ TEST_CASE("what an lstm can't be is refused with a reason", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::lstm_reference_test

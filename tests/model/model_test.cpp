@@ -11,7 +11,7 @@
 #include "model/model_support.h"
 #include "support/map_state.h"
 
-namespace trainctl::model {
+namespace trainctl::model::model_test {
 namespace {
 
 using testing::ready_model;
@@ -186,4 +186,4 @@ TEST_CASE("what the data can't be is refused with a reason", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::model_test

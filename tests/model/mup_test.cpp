@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "model/model_support.h"
 
-namespace trainctl::model {
+namespace trainctl::model::mup_test {
 namespace {
 
 const InputSpec kTokens{.shape = {16}, .vocab_size = 97};
@@ -146,4 +146,4 @@ TEST_CASE("a network at another width keeps the size of its heads", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::mup_test

@@ -12,7 +12,7 @@
 #include "model/model_support.h"
 #include "support/reference.h"
 
-namespace trainctl::model {
+namespace trainctl::model::resnet_reference_test {
 namespace {
 
 using testing::TensorMap;
@@ -173,4 +173,4 @@ TEST_CASE("torchvision loads our resnet18 strictly and agrees with its outputs",
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::resnet_reference_test

@@ -13,7 +13,7 @@
 #include "model/recorded_model.h"
 #include "runtime/sample_randomness.h"
 
-namespace trainctl::model {
+namespace trainctl::model::t5_reference_test {
 namespace {
 
 const InputSpec kPairs{.shape = {24}, .vocab_size = 97, .target_length = 17};
@@ -180,4 +180,4 @@ TEST_CASE("a t5 without a target says what is missing", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::t5_reference_test

@@ -4,7 +4,7 @@
 
 #include "model/recorded_model.h"
 
-namespace trainctl::model {
+namespace trainctl::model::torchscript_test {
 namespace {
 
 const std::string kScript = "torchscript_networks.py";
@@ -70,4 +70,4 @@ TEST_CASE("scripted modules train as in Python, and their weights go back by loa
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::torchscript_test

@@ -5,6 +5,8 @@
 
 #include "model_support.h"
 
+namespace trainctl::model::traits_test {
+
 using namespace trainctl;
 using namespace trainctl::testing;
 
@@ -62,3 +64,5 @@ TEST_CASE("kinds are listed by what they are", "[model]") {
   CHECK(sizes_of(model::NetworkConfig(model::BertConfig{})).max_position_embeddings.value ==
         std::optional<std::int64_t>(512));
 }
+
+}  // namespace trainctl::model::traits_test

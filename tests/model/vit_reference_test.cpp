@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "model/recorded_model.h"
 
-namespace trainctl::model {
+namespace trainctl::model::vit_reference_test {
 namespace {
 
 const std::string kScript = "timm_vit.py";
@@ -101,4 +101,4 @@ TEST_CASE("what a vit can't be is refused with a reason", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl::model
+}  // namespace trainctl::model::vit_reference_test

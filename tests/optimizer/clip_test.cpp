@@ -4,7 +4,7 @@
 #include "optimizer/optimizer.h"
 #include "support/reference.h"
 
-namespace trainctl::optimizer {
+namespace trainctl::optimizer::clip_test {
 namespace {
 
 TEST_CASE("clipping is torch.nn.utils.clip_grad_norm_", "[optimizer]") {
@@ -33,4 +33,4 @@ TEST_CASE("clipping is torch.nn.utils.clip_grad_norm_", "[optimizer]") {
 }
 
 }  // namespace
-}  // namespace trainctl::optimizer
+}  // namespace trainctl::optimizer::clip_test

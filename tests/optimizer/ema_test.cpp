@@ -6,7 +6,7 @@
 #include "support/map_state.h"
 #include "support/reference.h"
 
-namespace trainctl::optimizer {
+namespace trainctl::optimizer::ema_test {
 namespace {
 
 using testing::MapState;
@@ -91,4 +91,4 @@ TEST_CASE("a restored average goes on as if uninterrupted, also before its start
 }
 
 }  // namespace
-}  // namespace trainctl::optimizer
+}  // namespace trainctl::optimizer::ema_test

@@ -6,7 +6,7 @@
 
 #include "optimizer/optimizer.h"
 
-namespace trainctl::optimizer {
+namespace trainctl::optimizer::on_the_way_test {
 namespace {
 
 std::vector<OptimizedParameter> copies(const std::vector<at::Tensor>& values) {
@@ -71,4 +71,4 @@ TEST_CASE("a rule that does nothing on its way says so", "[optimizer]") {
 }
 
 }  // namespace
-}  // namespace trainctl::optimizer
+}  // namespace trainctl::optimizer::on_the_way_test

@@ -11,7 +11,7 @@
 #include "small_net.h"
 #include "support/map_state.h"
 
-namespace trainctl::optimizer {
+namespace trainctl::optimizer::optimizer_test {
 namespace {
 
 using testing::MapState;
@@ -311,4 +311,4 @@ TEST_CASE("muP's scale of a rate leaves the product of rate and decay as it is",
 }
 
 }  // namespace
-}  // namespace trainctl::optimizer
+}  // namespace trainctl::optimizer::optimizer_test

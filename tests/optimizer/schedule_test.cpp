@@ -8,7 +8,7 @@
 #include "support/map_state.h"
 #include "support/reference.h"
 
-namespace trainctl::optimizer {
+namespace trainctl::optimizer::schedule_test {
 namespace {
 
 constexpr double kLr = 0.4;
@@ -134,4 +134,4 @@ TEST_CASE("learning rates stay finite and within their bounds at odd lengths, an
 }
 
 }  // namespace
-}  // namespace trainctl::optimizer
+}  // namespace trainctl::optimizer::schedule_test

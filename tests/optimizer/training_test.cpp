@@ -7,7 +7,7 @@
 #include "small_net.h"
 #include "support/reference.h"
 
-namespace trainctl::optimizer {
+namespace trainctl::optimizer::training_test {
 namespace {
 
 using testing::SmallNet;
@@ -189,4 +189,4 @@ TEST_CASE("muon updates matrices and filters as torch.optim.Muon does in bf16", 
 }
 
 }  // namespace
-}  // namespace trainctl::optimizer
+}  // namespace trainctl::optimizer::training_test

@@ -12,7 +12,7 @@
 
 #include "support/skip.h"
 
-namespace trainctl::quantization {
+namespace trainctl::quantization::int8_gemm_test {
 namespace {
 
 constexpr double kScale = 0.03;
@@ -115,4 +115,4 @@ TEST_CASE("levels end where the scale does, and lie where LibTorch has them", "[
   CHECK(levels_of(1e30F) == 255);
 }
 
-}  // namespace trainctl::quantization
+}  // namespace trainctl::quantization::int8_gemm_test

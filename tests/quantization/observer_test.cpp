@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 
-namespace trainctl::quantization {
+namespace trainctl::quantization::observer_test {
 namespace {
 
 /// Most values between -1 and 1, one at 20.
@@ -85,4 +85,4 @@ TEST_CASE("activations that aren't finite are an error", "[quantization]") {
   CHECK_THROWS_AS(observer.observe(at::full({3}, std::numeric_limits<double>::infinity())), core::Error);
 }
 
-}  // namespace trainctl::quantization
+}  // namespace trainctl::quantization::observer_test

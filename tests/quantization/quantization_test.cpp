@@ -14,7 +14,7 @@
 #include "quantization/measure.h"
 #include "support/temporary_directory.h"
 
-namespace trainctl::quantization {
+namespace trainctl::quantization::quantization_test {
 namespace {
 
 constexpr std::uint64_t kSeed = 7;
@@ -315,4 +315,4 @@ TEST_CASE("damaged quantized models are refused with a reason", "[quantization]"
   CHECK_THAT(failure_of(*other, directory, example), Catch::Contains("another network"));
 }
 
-}  // namespace trainctl::quantization
+}  // namespace trainctl::quantization::quantization_test

@@ -12,7 +12,7 @@
 
 #include "quantization/backend.h"
 
-namespace trainctl::quantization {
+namespace trainctl::quantization::tie_free_scales_test {
 namespace {
 
 double distance_from_middle(double value) {
@@ -98,4 +98,4 @@ TEST_CASE("a bias is an integer of steps, which floats count exactly", "[quantiz
 }
 
 }  // namespace
-}  // namespace trainctl::quantization
+}  // namespace trainctl::quantization::tie_free_scales_test

@@ -12,7 +12,7 @@
 #include "quantization/qat/fake_quantize.h"
 #include "quantization/quantization.h"
 
-namespace trainctl::quantization {
+namespace trainctl::quantization::training_test {
 namespace {
 
 const model::InputSpec kImages{.shape = {3, 16, 16}, .num_classes = 10};
@@ -208,4 +208,4 @@ TEST_CASE("names of layers that stay float in training must exist", "[quantizati
   CHECK_THROWS_AS(QuantizedTraining(*model, config, {}), core::Error);
 }
 
-}  // namespace trainctl::quantization
+}  // namespace trainctl::quantization::training_test

@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "task/mixing.h"
 
-namespace trainctl::task {
+namespace trainctl::task::classification_test {
 namespace {
 
 /// Gives its input back, flattened: the test writes the logits.
@@ -235,4 +235,4 @@ TEST_CASE("a dataset that doesn't fit the task or the model is refused", "[task]
 }
 
 }  // namespace
-}  // namespace trainctl::task
+}  // namespace trainctl::task::classification_test

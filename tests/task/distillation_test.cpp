@@ -12,7 +12,7 @@
 #include "task/task.h"
 #include "token_models.h"
 
-namespace trainctl::task {
+namespace trainctl::task::distillation_test {
 namespace {
 
 using testing::TableLanguageModel;
@@ -169,4 +169,4 @@ TEST_CASE("a teacher with other outputs is refused", "[task]") {
 }
 
 }  // namespace
-}  // namespace trainctl::task
+}  // namespace trainctl::task::distillation_test

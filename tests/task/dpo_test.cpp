@@ -17,7 +17,7 @@
 #include "task/task.h"
 #include "token_models.h"
 
-namespace trainctl::task {
+namespace trainctl::task::dpo_test {
 namespace {
 
 using testing::TableLanguageModel;
@@ -177,4 +177,4 @@ TEST_CASE("dpo without a reference neither trains nor evaluates", "[task]") {
 }
 
 }  // namespace
-}  // namespace trainctl::task
+}  // namespace trainctl::task::dpo_test

@@ -13,7 +13,7 @@
 
 #include <cmath>
 
-namespace trainctl::task {
+namespace trainctl::task::examples_test {
 namespace {
 
 dataset::SampleSpec images() {
@@ -160,4 +160,4 @@ TEST_CASE("the samples of all ranks are those of one", "[task]") {
 }
 
 }  // namespace
-}  // namespace trainctl::task
+}  // namespace trainctl::task::examples_test

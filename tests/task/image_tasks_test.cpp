@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "task/task.h"
 
-namespace trainctl::task {
+namespace trainctl::task::image_tasks_test {
 namespace {
 
 /// Gives its input back as its output.
@@ -123,4 +123,4 @@ TEST_CASE("outputs and weights that don't fit the classes are refused", "[task]"
 }
 
 }  // namespace
-}  // namespace trainctl::task
+}  // namespace trainctl::task::image_tasks_test

@@ -13,7 +13,7 @@
 #include "task/task.h"
 #include "token_models.h"
 
-namespace trainctl::task {
+namespace trainctl::task::language_model_test {
 namespace {
 
 using testing::TableLanguageModel;
@@ -174,4 +174,4 @@ TEST_CASE("a task on data of another kind is refused, and the right one named", 
 }
 
 }  // namespace
-}  // namespace trainctl::task
+}  // namespace trainctl::task::language_model_test

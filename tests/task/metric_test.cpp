@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-namespace trainctl::task {
+namespace trainctl::task::metric_test {
 namespace {
 
 TEST_CASE("brier_score is the mean squared distance of probabilities and label", "[task]") {
@@ -37,4 +37,4 @@ TEST_CASE("without samples there are no metrics beside the task's either", "[tas
 }
 
 }  // namespace
-}  // namespace trainctl::task
+}  // namespace trainctl::task::metric_test

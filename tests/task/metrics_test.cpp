@@ -5,7 +5,7 @@
 #include "task/correlation.h"
 #include "task/spans.h"
 
-namespace trainctl::task {
+namespace trainctl::task::metrics_test {
 namespace {
 
 ClassCounts count(const std::vector<std::int64_t>& labels, const std::vector<std::int64_t>& predicted,
@@ -61,4 +61,4 @@ TEST_CASE("classes that aren't all tags have no spans", "[task]") {
 }
 
 }  // namespace
-}  // namespace trainctl::task
+}  // namespace trainctl::task::metrics_test

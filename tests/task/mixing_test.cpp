@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-namespace trainctl::task {
+namespace trainctl::task::mixing_test {
 namespace {
 
 TEST_CASE("Beta(alpha, alpha) has its mean and variance, for small alpha too", "[task]") {
@@ -70,4 +70,4 @@ TEST_CASE("cutmix pastes a rectangle of the image before, and its share is the a
 }
 
 }  // namespace
-}  // namespace trainctl::task
+}  // namespace trainctl::task::mixing_test

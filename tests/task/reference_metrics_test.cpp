@@ -11,7 +11,7 @@
 #include "task/ranking.h"
 #include "task/task.h"
 
-namespace trainctl::task {
+namespace trainctl::task::reference_metrics_test {
 namespace {
 
 constexpr double kTolerance = 2e-6;  // logits and losses are floats, sums are doubles
@@ -217,4 +217,4 @@ TEST_CASE("the usual metrics depend on the classes, and watched metrics join the
 }
 
 }  // namespace
-}  // namespace trainctl::task
+}  // namespace trainctl::task::reference_metrics_test

@@ -11,7 +11,7 @@
 #include "task/task.h"
 #include "token_models.h"
 
-namespace trainctl::task {
+namespace trainctl::task::token_classification_test {
 namespace {
 
 using testing::TableModel;
@@ -123,4 +123,4 @@ TEST_CASE("regression: squared errors, and correlations over all batches", "[tas
 }
 
 }  // namespace
-}  // namespace trainctl::task
+}  // namespace trainctl::task::token_classification_test
