@@ -72,7 +72,7 @@ def read_graph():
         for word in rest:
             if word in lists:
                 current = word
-            elif word not in ("TORCH", "EACH_ALONE"):
+            elif word != "TORCH":
                 lists[current].append(word)
         graph[name] = (lists["DEPENDS"], "TORCH" in rest)
     return graph

@@ -210,8 +210,8 @@ struct EngineCall {
   }
 };
 
-/// The engine's only function that the front calls: `int trainctl_engine_main(const EngineCall&)`. Returns the exit code,
-/// or throws.
+/// The engine's only function that the front calls: `int trainctl_engine_main(const EngineCall&)`. Returns the exit
+/// code, or throws.
 inline constexpr const char* kEngineMain = "trainctl_engine_main";
 using EngineMain = int (*)(const EngineCall&);
 

@@ -1,17 +1,13 @@
 #include "experiment/shape.h"
 
-namespace trainctl::config {
-
-template const Shape& shape_of<experiment::Experiment>();
-template const Shape& shape_of<model::NetworkConfig>();
-template const Shape& shape_of<layer_graph::LayerKind>();
-template const Shape& shape_of<dataset::SourceConfig>();
-template const Shape& shape_of<dataset::TransformConfig>();
-template const Shape& shape_of<task::TaskConfig>();
-template const Shape& shape_of<optimizer::UpdateRuleConfig>();
-template const Shape& shape_of<task::MetricConfig>();
-
-}  // namespace trainctl::config
+template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::experiment::Experiment>();
+template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::model::NetworkConfig>();
+template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::layer_graph::LayerKind>();
+template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::dataset::SourceConfig>();
+template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::dataset::TransformConfig>();
+template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::task::TaskConfig>();
+template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::optimizer::UpdateRuleConfig>();
+template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::task::MetricConfig>();
 
 namespace trainctl::experiment {
 

@@ -5,18 +5,14 @@
 #include "config/shape.h"
 #include "experiment/experiment.h"
 
-namespace trainctl::config {
-
-extern template const Shape& shape_of<experiment::Experiment>();
-extern template const Shape& shape_of<model::NetworkConfig>();
-extern template const Shape& shape_of<layer_graph::LayerKind>();
-extern template const Shape& shape_of<dataset::SourceConfig>();
-extern template const Shape& shape_of<dataset::TransformConfig>();
-extern template const Shape& shape_of<task::TaskConfig>();
-extern template const Shape& shape_of<optimizer::UpdateRuleConfig>();
-extern template const Shape& shape_of<task::MetricConfig>();
-
-}  // namespace trainctl::config
+extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::experiment::Experiment>();
+extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::model::NetworkConfig>();
+extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::layer_graph::LayerKind>();
+extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::dataset::SourceConfig>();
+extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::dataset::TransformConfig>();
+extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::task::TaskConfig>();
+extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::optimizer::UpdateRuleConfig>();
+extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::task::MetricConfig>();
 
 namespace trainctl::experiment {
 

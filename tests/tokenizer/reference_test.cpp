@@ -145,13 +145,10 @@ void compare(const fs::path& directory, const std::string& name, std::size_t sha
   UNSCOPED_INFO(name << ": " << num_bytes << " bytes");
 }
 
-}  // namespace
-
-TEST_CASE("tokenizers give the ids, offsets and words of their reference implementations", "[tokenizer]") {
-  const char* const megabytes = std::getenv("TRAINCTL_TOKENIZER_MEGABYTES");
+void compare_all(const std::string& megabytes) {
   const testing::TemporaryDirectory scratch;
   const fs::path directory = scratch.path();
-  testing::run_reference("tokenizers_package.py", {directory.string(), megabytes != nullptr ? megabytes : "1.2"});
+  testing::run_reference("tokenizers_package.py", {directory.string(), megabytes});
   std::ifstream list(directory / "list.txt");
   std::string name, path;
   for (std::size_t share = 1; list >> name >> share && std::getline(list >> std::ws, path);)
@@ -159,6 +156,18 @@ TEST_CASE("tokenizers give the ids, offsets and words of their reference impleme
   CHECK(name == "sentencepiece");
   check_cases(directory);
   check_training(directory);
+}
+
+}  // namespace
+
+TEST_CASE("tokenizers give a short text's ids, offsets and words of their reference implementations", "[tokenizer]") {
+  compare_all("0.02");
+}
+
+TEST_CASE("tokenizers give a long text's ids, offsets and words of their reference implementations",
+          "[tokenizer][reference]") {
+  const char* const megabytes = std::getenv("TRAINCTL_TOKENIZER_MEGABYTES");
+  compare_all(megabytes != nullptr ? megabytes : "1.2");
 }
 
 }  // namespace trainctl::tokenizer
