@@ -60,6 +60,7 @@ class Smoke(InScratch):
         self.done("train", config, "--run-dir", self.root / "whole")
         process = start("train", config, "--run-dir", self.root / "killed", cwd=self.root)
         self.addCleanup(process.stderr.close)
+        self.addCleanup(process.kill)
         wait_for(lambda: num_records(self.root / "killed") >= random.Random(7).randint(2, 4), process)
         process.kill()
         process.wait()

@@ -92,7 +92,8 @@ std::vector<ModelLayout> layouts() {
 
 }  // namespace
 
-TEST_CASE("every transformer makes the steps of one process on every layout of its parts", "[train][dist][equality]") {
+TEST_CASE("every transformer makes the steps of one process on every layout of its parts",
+          "[train][dist][equality][acceptance]") {
   const std::vector<Network> columns = networks();
   std::map<std::string, Result> alone;
   std::string names = "|  |";
