@@ -3,6 +3,7 @@
 // it. A member missing from the list doesn't compile (static_assert in fields_of).
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -246,8 +247,9 @@ std::string_view name_of(E value);
 template <Enumeration E>
 constexpr auto names_of() {
   return []<std::size_t... I>(std::index_sequence<I...>) {
+    constexpr std::array all{detail::enumerator_name<static_cast<E>(I)>()...};  // at compile time
     std::vector<std::string_view> names;
-    for (const std::string_view name : {detail::enumerator_name<static_cast<E>(I)>()...})
+    for (const std::string_view name : all)
       if (!name.empty()) names.push_back(name);
     return names;
   }
