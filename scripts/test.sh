@@ -3,14 +3,14 @@
 #   scripts/test.sh              the gate: unit tests, a case of each command, the checks of style
 #   scripts/test.sh --all        every test; after it any option of ctest: --all -L acceptance, --all --rerun-failed
 #   scripts/test.sh OPTION...    tests of the gate, by options of ctest: scripts/test.sh -R optimizer
-# The labels of --all are acceptance, reference, emulated, extension and hostile: tests/CMakeLists.txt.
+# The labels of --all are acceptance, reference, emulated, extension and sweep: tests/CMakeLists.txt.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 last_line() { printf '\ntest: %s\n' "$1"; }
 stage() { "${@:2}" || { last_line "FAILED at $1"; exit 1; }; }
 
-which=(--label-exclude 'acceptance|reference|emulated|extension|hostile')
+which=(--label-exclude 'acceptance|reference|emulated|extension|sweep')
 if [ "${1:-}" = --all ]; then
   which=()
   shift

@@ -170,7 +170,7 @@ std::string header() {
 }  // namespace
 
 TEST_CASE("ten steps equal those of one process, however the work is shared and whatever the step has",
-          "[train][dist][equality][acceptance]") {
+          "[train][dist][equality][sweep]") {
   std::string table = header();
   std::map<std::string, Result> alone;
   for (const Kind& kind : table_kinds()) {

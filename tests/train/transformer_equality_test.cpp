@@ -93,7 +93,7 @@ std::vector<ModelLayout> layouts() {
 }  // namespace
 
 TEST_CASE("every transformer makes the steps of one process on every layout of its parts",
-          "[train][dist][equality][acceptance]") {
+          "[train][dist][equality][sweep]") {
   const std::vector<Network> columns = networks();
   std::map<std::string, Result> alone;
   std::string names = "|  |";
