@@ -1,12 +1,10 @@
 """A user's plug-in: examples/plugin, built with find_package(trainctl) against an installed prefix, in every command."""
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import unittest
 
-from trainctl_process import ROOT, TRAINCTL, metrics, run, temporary_directory, why_no_gpu
+from trainctl_process import ROOT, build_plugin, metrics, run, temporary_directory, why_no_gpu
 
 EXPERIMENT = """
 name: shapes
@@ -40,14 +38,7 @@ class PlugIn(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.root = pathlib.Path(cls.enterClassContext(temporary_directory()))
-        build = pathlib.Path(TRAINCTL).resolve().parent.parent
-        cls.prefix, cls.build = cls.root / "prefix", cls.root / "build"
-        for command in (["cmake", "--install", build, "--prefix", cls.prefix],
-                        ["cmake", "-S", ROOT / "examples/plugin", "-B", cls.build, "-D", f"CMAKE_PREFIX_PATH={cls.prefix}", "-D", "CMAKE_BUILD_TYPE=Release"],
-                        ["cmake", "--build", cls.build, "-j", str(os.cpu_count())]):
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode != 0:
-                raise AssertionError(f"{command}:\n{done.stdout}\n{done.stderr}")
+        cls.prefix, cls.build = build_plugin(ROOT / "examples/plugin", cls.root, "CMAKE_BUILD_TYPE=Release")
         cls.plugin = cls.build / "libexample.so"
 
     def done(self, *arguments, code=0, **options):

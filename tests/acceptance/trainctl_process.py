@@ -76,6 +76,18 @@ def train_and_export(config, directory):
     return json.loads(trained.stdout)
 
 
+def build_plugin(source, directory, *definitions):
+    """Installs what TRAINCTL was built with in directory/prefix, builds the plug-in of a folder against that in directory/build, and returns both."""
+    prefix, build = pathlib.Path(directory) / "prefix", pathlib.Path(directory) / "build"
+    for command in (["cmake", "--install", pathlib.Path(TRAINCTL).resolve().parent.parent, "--prefix", prefix],
+                    ["cmake", "-S", source, "-B", build, "-D", f"CMAKE_PREFIX_PATH={prefix}", *(option for each in definitions for option in ("-D", each))],
+                    ["cmake", "--build", build, "-j", str(os.cpu_count())]):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise AssertionError(f"{command}:\n{done.stdout}\n{done.stderr}")
+    return prefix, build
+
+
 def preloaded(source, directory, **settings):
     """The environment of a program under tests/acceptance/SOURCE.c, with these settings of it; None where nothing compiles it."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -120,4 +132,4 @@ class InScratch(unittest.TestCase):
 
 
 __all__ = ["ROOT", "TRAINCTL", "EXPERIMENT", "InScratch", "write_experiment", "run", "start", "metrics", "newest_checkpoint", "fetched", "train_and_export", "why_no_gpu",
-           "preloaded", "png", "grey_png", "write_images", "temporary_directory", "signal"]
+           "build_plugin", "preloaded", "png", "grey_png", "write_images", "temporary_directory", "signal"]
