@@ -111,10 +111,9 @@ def pages_and_code():
 def main(arguments):
     if arguments[:1] == ["--subject"]:
         found = list(check_subject(pathlib.Path(arguments[1]).read_text().split("\n", 1)[0]))
-        print("\n".join(found))
-        return 1 if found else 0
-    files = [pathlib.Path(name).resolve() for name in arguments] or pages_and_code()
-    found = [problem for path in files for problem in check_file(path)]
+    else:
+        files = [pathlib.Path(name).resolve() for name in arguments] or pages_and_code()
+        found = [problem for path in files for problem in check_file(path)]
     print("\n".join(found))
     return 1 if found else 0
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints the ten slowest tests of a CTest run and, as the last line, what passed, failed and was skipped, with the reasons:
-count_tests.py build/release/tests.xml.
+"""Says in one line what a CTest run passed, failed and skipped, with the reasons: count_tests.py build/release/tests.xml.
+The ten slowest tests go to standard error.
 
 CTest writes the file with --output-junit. Each test program ends its output with `cases: N passed, N skipped, N failed`, after a line
 `SKIPPED: CASE -- REASON` for each skipped case. A skipped case never counts as passed, nor does a test of which every case was skipped.
@@ -59,4 +59,5 @@ def summary_of(text):
 
 if __name__ == "__main__":
     document = open(sys.argv[1], encoding="utf-8", errors="replace").read()
-    print("the slowest:", *slowest_of(document), "", summary_of(document), sep="\n")
+    print("", "the slowest:", *slowest_of(document), sep="\n", file=sys.stderr)
+    print(summary_of(document))

@@ -13,7 +13,7 @@ case $preset in
 esac
 scripts/setup.sh --tests
 cmake --preset "$preset" --log-level=WARNING
-[ $# -gt 0 ] || mapfile -t folders < <(cd tests && ls -d -- */ | tr -d / | while read -r folder; do compgen -G "$folder/*_test.cpp" >/dev/null && echo "$folder"; done)
+[ $# -gt 0 ] || mapfile -t folders < <(cd tests && dirname -- */*_test.cpp | sort -u)
 [ $# -eq 0 ] || folders=("$@")
 export OMP_NUM_THREADS=1  # neither sanitizer sees the barriers of OpenMP
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=1:strict_string_checks=1
@@ -27,5 +27,8 @@ for folder in "${folders[@]}"; do
   setarch -R "build/$preset/bin/test_$folder" || status=$?
   [ $status -eq 0 ] || [ $status -eq 77 ] || failed+=("$folder")
 done
-echo "sanitize: $preset of ${folders[*]}: ${failed[*]:-nothing} ${failed:+FAILED}${failed:-found}"
-[ ${#failed[@]} -eq 0 ]
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "sanitize: $preset FAILED in ${failed[*]}"
+  exit 1
+fi
+echo "sanitize: $preset finds nothing in ${folders[*]}"

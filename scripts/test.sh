@@ -27,8 +27,7 @@ ctest --preset release --no-tests=error --parallel "$cores" ${which[@]+"${which[
 failed=$?
 ran=$((SECONDS - built))
 summary=$(scripts/count_tests.py build/release/tests.xml) || { last_line "FAILED at counting the tests"; exit 1; }
-printf '\n%s\n' "$summary" | sed '$d'
 result=passed
 [ $failed -eq 0 ] || result=FAILED
-last_line "$result; $(tail -n 1 <<<"$summary"); set-up took $set_up s, the build $((built - set_up)) s, the tests $ran s"
+last_line "$result; $summary; set-up took $set_up s, the build $((built - set_up)) s, the tests $ran s"
 exit $((failed != 0))
