@@ -1,6 +1,5 @@
 #include "experiment/shape.h"
 
-template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::experiment::Experiment>();
 template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::model::NetworkConfig>();
 template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::layer_graph::LayerKind>();
 template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::dataset::SourceConfig>();

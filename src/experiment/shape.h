@@ -5,7 +5,6 @@
 #include "config/shape.h"
 #include "experiment/experiment.h"
 
-extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::experiment::Experiment>();
 extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::model::NetworkConfig>();
 extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::layer_graph::LayerKind>();
 extern template const trainctl::config::Shape& trainctl::config::shape_of<trainctl::dataset::SourceConfig>();
