@@ -50,12 +50,12 @@ Target target_of(const cli::PlanOptions& options, const experiment::Experiment& 
     return {plan::PlannedDevice::cuda, std::string(device->name), plan::gpu_limit(asked > 0 ? asked : memory)};
   }
   const runtime::DeviceKind kind = experiment.device.kind;
-  if (kind == runtime::DeviceKind::cuda || (kind == runtime::DeviceKind::auto_ && runtime::num_gpus() > 0)) {
-    if (runtime::num_gpus() > 0) {
-      const c10::Device device = runtime::open_device(experiment.device);
-      return {plan::PlannedDevice::cuda, runtime::describe(device),
-              asked > 0 ? plan::gpu_limit(asked) : plan::memory_of(experiment, device, 1)};
-    }
+  if (kind != runtime::DeviceKind::cpu && runtime::num_gpus() > 0) {
+    const c10::Device device = runtime::open_device(experiment.device);
+    return {plan::PlannedDevice::cuda, runtime::describe(device),
+            asked > 0 ? plan::gpu_limit(asked) : plan::memory_of(experiment, device, 1)};
+  }
+  if (kind == runtime::DeviceKind::cuda) {
     if (asked == 0)
       throw core::Error("device.kind is cuda, but which GPU isn't said").hint("--device h100, or --memory GIB");
     return {plan::PlannedDevice::cuda, "GPU", plan::gpu_limit(asked)};
