@@ -80,7 +80,7 @@ def build_plugin(source, directory, *definitions):
     """Installs what TRAINCTL was built with in directory/prefix, builds the plug-in of a folder against that in directory/build, and returns both."""
     prefix, build = pathlib.Path(directory) / "prefix", pathlib.Path(directory) / "build"
     for command in (["cmake", "--install", pathlib.Path(TRAINCTL).resolve().parent.parent, "--prefix", prefix],
-                    ["cmake", "-S", source, "-B", build, "-D", f"CMAKE_PREFIX_PATH={prefix}", *(option for each in definitions for option in ("-D", each))],
+                    ["cmake", "-G", "Ninja", "-S", source, "-B", build, "-D", f"CMAKE_PREFIX_PATH={prefix}", *(option for each in definitions for option in ("-D", each))],
                     ["cmake", "--build", build, "-j", str(os.cpu_count())]):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:

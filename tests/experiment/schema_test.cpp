@@ -31,9 +31,9 @@ bool reads(const TemporaryDirectory& folder, const std::string& text) {
 void require_each(const TemporaryDirectory& folder, const std::string& expected, const std::string& files) {
   const auto schema = folder.write("schema.json", experiment_schema());
   const std::string script = std::string(TRAINCTL_SOURCE_DIR) + "/tests/experiment/validate.py";
-  const std::string command = "python3 " + script + " " + expected + " " + schema.string() + " " + files;
+  const std::string command = "'" TRAINCTL_PYTHON "' " + script + " " + expected + " " + schema.string() + " " + files;
   const int status = WEXITSTATUS(std::system(command.c_str()));
-  if (status == 77) testing::skip("python3 has no jsonschema and yaml to validate with");
+  if (status == 77) testing::skip("no jsonschema and yaml in .deps/python (scripts/setup.sh --tests)");
   CHECK(status == 0);
 }
 
