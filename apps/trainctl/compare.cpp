@@ -9,6 +9,7 @@
 #include "compare/runs.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "load_plugin.h"
@@ -48,7 +49,8 @@ void measure(const CompareOptions& options, compare::AblationReport& report) {
         experiment.sets.push_back(std::move(assignment));
       const EngineCall call =
           engine_call(MeasureOptions{.steps = options.steps, .warmup = options.warmup}, experiment, quiet);
-      const nlohmann::json document = nlohmann::json::parse(output_of_process(call, result.variant.name));
+      const nlohmann::json document =
+          core::parse_json(output_of_process(call, result.variant.name), result.variant.name);
       report.machine = document.at("device").get<std::string>();
       result.rounds.push_back(measurement_of(document));
       core::log().info("round " + std::to_string(round + 1) + " of " + std::to_string(options.rounds) + ", " +

@@ -5,6 +5,7 @@
 
 #include "compare/text_table.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/text.h"
 
 namespace trainctl::cli {
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 nlohmann::ordered_json summary_of(const fs::path& run) {
   const fs::path path = run / "summary.json";
   if (!fs::exists(path)) return nlohmann::ordered_json::object();
-  auto summary = nlohmann::ordered_json::parse(core::read_file(path), nullptr, /*allow_exceptions=*/false);
+  auto summary = core::parse_json_or_discard<nlohmann::ordered_json>(core::read_file(path));
   return summary.is_object() ? summary : nlohmann::ordered_json::object();
 }
 

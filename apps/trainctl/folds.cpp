@@ -9,6 +9,7 @@
 #include "child_command.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "fold_results.h"
@@ -34,7 +35,7 @@ struct FoldsRecord {
 
 std::optional<FoldsRecord> read_record(const fs::path& parent) {
   if (!fs::exists(parent / kRecordName)) return std::nullopt;
-  const auto json = ordered_json::parse(core::read_file(parent / kRecordName), nullptr, /*allow_exceptions=*/false);
+  const auto json = core::parse_json_or_discard<ordered_json>(core::read_file(parent / kRecordName));
   if (!json.is_object()) return std::nullopt;
   return FoldsRecord{.num_folds = json.value("folds", std::int64_t{0}),
                      .config = json.value("config", ""),

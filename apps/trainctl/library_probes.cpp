@@ -11,6 +11,7 @@
 #include <regex>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "engine_call.h"
 #include "load_engine.h"
@@ -40,7 +41,7 @@ Probe run_probe(const std::function<int()>& print_values) {
   const machine::ChildOutcome outcome = machine::run_in_child(work, kLimit);
   Probe probe{.problem = outcome.problem};
   if (!probe.problem.empty()) return probe;
-  probe.values = Json::parse(outcome.output, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  probe.values = core::parse_json_or_discard<Json>(outcome.output);
   if (!probe.values.is_object()) return {.problem = "the probe printed no JSON"};
   if (!probe.values.contains("error")) return probe;
   const std::string text = probe.values["error"];

@@ -11,6 +11,7 @@ namespace trainctl::chat_template {
 namespace {
 
 constexpr int kDeepest = 200;
+constexpr int kMostLinks = 5'000;  // operators of an expression that take what is before them
 
 template <class Node>
 ExpressionPtr make_expression(Place place, Node node) {
@@ -62,8 +63,13 @@ std::string TokenStream::described() const {
 ExpressionPtr ExpressionParser::guarded(ExpressionPtr (ExpressionParser::*parser)()) {
   if (++depth_ > kDeepest) tokens_.fail("the expression is nested more than " + std::to_string(kDeepest) + " deep");
   ExpressionPtr parsed = (this->*parser)();
-  --depth_;
+  if (--depth_ == 0) links_ = 0;
   return parsed;
+}
+
+void ExpressionParser::count_link() {
+  if (++links_ > kMostLinks)
+    tokens_.fail("the expression has more than " + std::to_string(kMostLinks) + " operators and filters");
 }
 
 ExpressionPtr ExpressionParser::tuple(Conditionals conditionals) {
@@ -88,6 +94,7 @@ ExpressionPtr ExpressionParser::tuple(Conditionals conditionals) {
 ExpressionPtr ExpressionParser::conditional() {
   ExpressionPtr value = any_of();
   while (tokens_.is_word("if")) {
+    count_link();
     const Place place = tokens_.next().place;
     ExpressionPtr condition = any_of();
     ExpressionPtr otherwise;
@@ -100,6 +107,7 @@ ExpressionPtr ExpressionParser::conditional() {
 ExpressionPtr ExpressionParser::any_of() {
   ExpressionPtr left = all_of();
   while (tokens_.is_word("or")) {
+    count_link();
     const Place place = tokens_.next().place;
     left = make_expression(place, BinaryOperation{"or", std::move(left), all_of()});
   }
@@ -109,6 +117,7 @@ ExpressionPtr ExpressionParser::any_of() {
 ExpressionPtr ExpressionParser::all_of() {
   ExpressionPtr left = negation();
   while (tokens_.is_word("and")) {
+    count_link();
     const Place place = tokens_.next().place;
     left = make_expression(place, BinaryOperation{"and", std::move(left), negation()});
   }
@@ -151,6 +160,7 @@ ExpressionPtr ExpressionParser::binary(int level) {
   const std::span<const std::string_view> symbols = kBinary[static_cast<std::size_t>(level)];
   while (tokens_.is(TokenKind::symbol) &&
          std::find(symbols.begin(), symbols.end(), tokens_.current().text) != symbols.end()) {
+    count_link();
     const Token symbol = tokens_.next();
     left = make_expression(symbol.place, BinaryOperation{symbol.text, std::move(left), binary(level + 1)});
   }
@@ -240,6 +250,7 @@ ExpressionPtr ExpressionParser::mapping() {
 
 ExpressionPtr ExpressionParser::postfix(ExpressionPtr operand) {
   while (true) {
+    if (tokens_.is_symbol(".") || tokens_.is_symbol("[") || tokens_.is_symbol("(")) count_link();
     const Place place = tokens_.current().place;
     if (tokens_.is_symbol("."))
       operand = member(std::move(operand));
@@ -288,9 +299,10 @@ ExpressionPtr ExpressionParser::filter_or_test(ExpressionPtr operand) {
       operand = one_filter(std::move(operand));
     else if (tokens_.skip_word("is"))
       operand = test(std::move(operand));
-    else if (tokens_.is_symbol("("))
+    else if (tokens_.is_symbol("(")) {
+      count_link();
       operand = make_expression(place, Call{std::move(operand), arguments()});
-    else
+    } else
       return operand;
   }
 }
@@ -302,6 +314,7 @@ ExpressionPtr ExpressionParser::filters(ExpressionPtr operand, bool starts_with_
 }
 
 ExpressionPtr ExpressionParser::one_filter(ExpressionPtr operand) {
+  count_link();
   const Token name = tokens_.expect(TokenKind::name, "a filter's name");
   CallArguments given;
   if (tokens_.is_symbol("(")) given = arguments();
@@ -309,6 +322,7 @@ ExpressionPtr ExpressionParser::one_filter(ExpressionPtr operand) {
 }
 
 ExpressionPtr ExpressionParser::test(ExpressionPtr operand) {
+  count_link();
   const bool is_negated = tokens_.skip_word("not");
   const Token name = tokens_.expect(TokenKind::name, "a test's name");
   CallArguments given;

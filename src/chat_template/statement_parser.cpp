@@ -123,14 +123,15 @@ class StatementParser {
   }
 
   /// Reads names up to `end`: one, or several as a tuple.
-  Target targets(std::string_view end) {
+  Target targets(std::string_view end, int depth = 0) {
+    if (depth > kDeepestBlock) tokens_.fail("names are nested more than " + std::to_string(kDeepestBlock) + " deep");
     const bool in_parentheses = tokens_.skip_symbol("(");
     std::vector<Target> parts;
     bool is_tuple = false;
     while (true) {
       Target part;
       if (tokens_.is_symbol("(")) {
-        part = targets(")");
+        part = targets(")", depth + 1);
       } else {
         part.name = tokens_.expect(TokenKind::name, "a variable's name").text;
         if (tokens_.skip_symbol(".")) part.member = tokens_.expect(TokenKind::name, "a member's name").text;

@@ -55,6 +55,8 @@ class ExpressionParser {
 
  private:
   ExpressionPtr guarded(ExpressionPtr (ExpressionParser::*parser)());
+  /// Counts an operator that takes what is before it: each makes the tree one level deeper.
+  void count_link();
   ExpressionPtr conditional();
   ExpressionPtr any_of();
   ExpressionPtr all_of();
@@ -80,6 +82,7 @@ class ExpressionParser {
   TokenStream& tokens_;
   std::set<std::string> names_used_;
   int depth_ = 0;
+  int links_ = 0;  // of the expression so far
 };
 
 }  // namespace trainctl::chat_template

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "chat_template/python_text.h"
 
@@ -42,6 +43,23 @@ std::string represented_mapping(const Mapping& mapping) {
   return "{" + joined(parts) + "}";
 }
 
+int depth_of(const Value& value) {
+  if (const Sequence* sequence = value.as_sequence()) return sequence->depth;
+  if (const Mapping* mapping = value.as_mapping()) return mapping->depth;
+  return 0;
+}
+
+/// Returns the depth of a list or dict of these. Much of what is done with values recurses on it, and so does their
+/// end.
+int depth_around(std::span<const Value> items) {
+  constexpr int kDeepestValue = 1'000;
+  int depth = 1;
+  for (const Value& item : items) depth = std::max(depth, 1 + depth_of(item));
+  if (depth > kDeepestValue)
+    throw TemplateProblem("lists are nested more than " + std::to_string(kDeepestValue) + " deep");
+  return depth;
+}
+
 }  // namespace
 
 const Value* Mapping::find(const Value& key) const {
@@ -67,12 +85,15 @@ void Mapping::set(const Value& key, Value value) {
 }
 
 Value Value::list(std::vector<Value> items) {
-  return std::make_shared<const Sequence>(Sequence{.items = std::move(items)});
+  const int depth = depth_around(items);
+  return std::make_shared<const Sequence>(Sequence{.items = std::move(items), .depth = depth});
 }
 Value Value::tuple(std::vector<Value> items) {
-  return std::make_shared<const Sequence>(Sequence{.items = std::move(items), .is_tuple = true});
+  const int depth = depth_around(items);
+  return std::make_shared<const Sequence>(Sequence{.items = std::move(items), .is_tuple = true, .depth = depth});
 }
 Value Value::mapping(Mapping mapping) {
+  for (const auto& [key, value] : mapping.items) mapping.depth = std::max(mapping.depth, depth_around({&value, 1}));
   return std::make_shared<const Mapping>(std::move(mapping));
 }
 

@@ -26,11 +26,13 @@ struct None {};
 struct Sequence {
   std::vector<Value> items;
   bool is_tuple = false;
+  int depth = 1;  // of lists and dicts inside one another
 };
 
 /// A dict in the order of insertion.
 struct Mapping {
   std::vector<std::pair<Value, Value>> items;
+  int depth = 1;
   const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
   void set(const Value& key, Value value);

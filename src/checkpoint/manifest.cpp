@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::checkpoint {
 namespace {
@@ -152,7 +153,7 @@ Manifest manifest_of(const Json& read) {
 /// Reads a document of this format. Throws if the version is unknown or the text differs from its checksum.
 Json read_document(const fs::path& path, const char* format, std::int64_t oldest) {
   const std::string text = core::read_file(path, kMaxManifest);
-  const Json read = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json read = core::parse_json_or_discard(text);
   if (!read.is_object() || read.value("format", Json()) != format)
     throw core::Error(path.string() + " is damaged: not a checkpoint's manifest; expected format '" + format + "'");
   const Json version = read.value("version", Json());

@@ -117,14 +117,18 @@ Rates scaled(const Rates& rates, double factor, const Rates& most) {
   return result;
 }
 
-Device with_sustained(const Tables& tables, Device device) {
+/// `depth`: devices whose rates lead to this one's.
+Device with_sustained(const Tables& tables, Device device, std::size_t depth = 0) {
+  if (depth > tables.devices.size())
+    throw core::Error("device " + device.name + ": sustained_of leads back to itself")
+        .hint("give one of these devices `sustained` rates of its own");
   if (device.sustained) return device;
   if (device.sustained_of.empty()) {
     device.sustained = device.clock;
     return device;
   }
-  const Device other =
-      with_sustained(tables, find_or_refuse(tables.devices, "device " + device.name, "device", device.sustained_of));
+  const Device other = with_sustained(
+      tables, find_or_refuse(tables.devices, "device " + device.name, "device", device.sustained_of), depth + 1);
   device.sustained = scaled(*other.sustained, device.power_watts / other.power_watts, device.clock);
   return device;
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::compare {
 namespace {
@@ -88,7 +89,7 @@ std::optional<EvaluationFile> read_evaluation(const std::filesystem::path& run_d
   const std::filesystem::path path = run_directory / "evaluation.json";
   std::error_code unreadable;
   if (!std::filesystem::is_regular_file(path, unreadable)) return std::nullopt;
-  const ordered_json file = ordered_json::parse(core::read_file(path), nullptr, /*allow_exceptions=*/false);
+  const ordered_json file = core::parse_json_or_discard<ordered_json>(core::read_file(path));
   if (!file.is_object()) return std::nullopt;
   EvaluationFile evaluation;
   if (const auto step = file.find("step"); step != file.end() && step->is_number_integer())

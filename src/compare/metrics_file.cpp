@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/text.h"
 
 namespace trainctl::compare {
@@ -64,7 +65,7 @@ class Reader {
 
  private:
   void read_line(std::string_view text, std::size_t number) {
-    Line line{.record = ordered_json::parse(text, nullptr, false)};
+    Line line{.record = core::parse_json_or_discard<ordered_json>(text)};
     const auto step = line.record.is_object() ? line.record.find("step") : line.record.end();
     if (!line.record.is_object() || step == line.record.end() || !step->is_number_integer() ||
         step->get<std::int64_t>() < 0) {

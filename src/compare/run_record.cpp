@@ -9,6 +9,7 @@
 #include "config/parse.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/median.h"
 #include "core/text.h"
 
@@ -107,7 +108,7 @@ std::optional<ordered_json> read_summary(RunRecord& run) {
         "unfinished (no summary.json: the run was killed or is still running); figures come from its records");
     return {};
   }
-  ordered_json summary = ordered_json::parse(core::read_file(path), nullptr, false);
+  ordered_json summary = core::parse_json_or_discard<ordered_json>(core::read_file(path));
   if (summary.is_object()) return summary;
   run.remarks.emplace_back("summary.json can't be read as JSON; figures are of the records");
   return {};

@@ -5,6 +5,7 @@
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <sstream>
 #include <unordered_map>
 #include <utility>
@@ -28,6 +29,13 @@ struct Size {
   std::size_t nodes = 0;
   std::size_t bytes = 0;
 };
+
+constexpr char kHiddenQuestionMark = '\xff';  // no byte of UTF-8
+
+std::string with_question_marks(std::string text) {
+  std::replace(text.begin(), text.end(), kHiddenQuestionMark, '?');
+  return text;
+}
 
 /// A builder of the tree from yaml-cpp's events.
 class TreeBuilder : public YAML::EventHandler {
@@ -78,8 +86,9 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                const std::string& text) override {
+                const std::string& read) override {
     refuse_tag(mark, tag);
+    const std::string text = with_question_marks(read);
     Node node = Node::scalar(text, tag == "!" ? ScalarStyle::quoted : ScalarStyle::plain, at(mark));
     grow(node.origin, text.size());
     keep_anchor(anchor, node, {size_.nodes - 1, size_.bytes - text.size()});
@@ -220,6 +229,16 @@ class TreeBuilder : public YAML::EventHandler {
   int num_documents_ = 0;
 };
 
+/// Hides question marks inside words: yaml-cpp 0.7 ends a word in brackets at them, as YAML doesn't. A question mark
+/// behind a blank may begin a key and stays.
+std::string without_question_marks(std::string_view text) {
+  std::string hidden(text);
+  for (std::size_t i = 1; i < hidden.size(); ++i)
+    if (hidden[i] == '?' && std::string_view(" \t\r\n[{,").find(hidden[i - 1]) == std::string_view::npos)
+      hidden[i] = kHiddenQuestionMark;
+  return hidden;
+}
+
 /// Returns whether the last line is the mark that ends a document.
 bool ends_document(std::string_view text) {
   const std::size_t last = text.find_last_not_of(" \t\r\n");
@@ -264,7 +283,8 @@ std::optional<Node> parse(std::string_view text, const Origin& origin, Problems&
   TreeBuilder builder(text, origin, problems);
   try {
     // The end mark makes yaml-cpp see a quoted text that never ends, which it would take for a value.
-    std::istringstream stream(ends_document(text) ? std::string(text) : std::string(text) + "\n...\n");
+    const std::string hidden = without_question_marks(text);
+    std::istringstream stream(ends_document(text) ? hidden : hidden + "\n...\n");
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
     }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/mapped_file.h"
 #include "core/text.h"
 #include "data_tools/inspect_rows.h"
@@ -14,7 +15,7 @@ constexpr std::int64_t kMostConversations = 20'000;
 
 /// Returns the number of turns; 0 if the row is no conversation.
 std::int64_t turns_in(std::string_view line) {
-  const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto row = core::parse_json_or_discard(line);
   if (!row.is_object()) return 0;
   for (const char* member : {"messages", "conversations"})
     if (const auto found = row.find(member); found != row.end() && found->is_array() && !found->empty())

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/overloaded.h"
 #include "core/text.h"
 #include "data_tools/sharding.h"
@@ -202,7 +203,7 @@ class SetWriter {
   bool is_there(WrittenShard& shard) const {
     std::error_code ignored;
     if (!fs::exists(note_of(shard), ignored) || !fs::exists(request_.output / shard.file, ignored)) return false;
-    const auto note = nlohmann::json::parse(core::read_file(note_of(shard), 1 << 16), nullptr, false);
+    const auto note = core::parse_json_or_discard(core::read_file(note_of(shard), 1 << 16));
     if (!note.is_object() || note.value("samples", std::int64_t{-1}) != shard.samples) return false;
     shard.bytes = note.value("bytes", std::int64_t{-1});
     shard.checksum = note.value("checksum", "");

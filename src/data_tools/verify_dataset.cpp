@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "data_tools/set_reader.h"
 #include "data_tools/sharding.h"
 #include "dataset/files/file_list.h"
@@ -41,7 +42,7 @@ class Verifier {
   explicit Verifier(std::int64_t threads) : threads_(threads) {}
 
   void check_shards(const fs::path& directory) {
-    const auto index = nlohmann::json::parse(core::read_file(directory / "index.json"), nullptr, false);
+    const auto index = core::parse_json_or_discard(core::read_file(directory / "index.json"));
     if (!index.is_object() || !index.contains("shards") || !index["shards"].is_array())
       return add((directory / "index.json").string(), "is damaged: it has no list of shards");
     const nlohmann::json& shards = index["shards"];

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "dataset/table/table_encoding.h"
 
 namespace trainctl::dataset {
@@ -34,7 +35,7 @@ Targets targets_of_name(const std::string& name) {
 
 SampleSpec spec_of(const std::string& description) {
   try {
-    const Json json = Json::parse(description);
+    const Json json = core::parse_json<Json>(description, "the checkpoint's description of its data");
     SampleSpec spec;
     spec.input_shape = json.at("input_shape").get<std::vector<std::int64_t>>();
     spec.input_dtype = json.at("has_tokens").get<bool>() ? at::kLong : at::kFloat;

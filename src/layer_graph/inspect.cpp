@@ -40,6 +40,24 @@ std::string name_of(const LayerConfig& layer, std::size_t number) {
   return layer.name ? *layer.name : std::to_string(number);
 }
 
+std::int64_t num_layers(const LayerList& layers) {
+  static constexpr std::int64_t kTooMany = kMostLayers + 1;
+  std::int64_t sum = 0;
+  for (const LayerConfig& config : layers) {
+    const std::int64_t inside = config.layer.visit([]<class Layer>(const Layer& one) {
+      std::int64_t count = 0;
+      if constexpr (HasLayers<Layer>) count += num_layers(one.layers);
+      if constexpr (std::same_as<Layer, ResidualLayer>) count += num_layers(one.shortcut);
+      if constexpr (Combines<Layer>)
+        for (const LayerList& branch : one.branches) count += num_layers(branch);
+      if constexpr (std::same_as<Layer, RepeatLayer>) count = std::min(count, kTooMany) * std::min(one.times, kTooMany);
+      return std::min(count, kTooMany);
+    });
+    sum = std::min(sum + 1 + inside, kTooMany);
+  }
+  return sum;
+}
+
 bool reads_ids(const LayerConfig& layer) {
   return layer.layer.visit([]<class Layer>(const Layer& one) {
     if constexpr (HasLayers<Layer>)

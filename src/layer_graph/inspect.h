@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,11 @@ concept HasLayers = requires(const Layer& layer) {
 
 /// Returns the name of a layer among the parameters: its own, or its number in the list.
 std::string name_of(const LayerConfig& layer, std::size_t number);
+
+/// Layers that a network may have. A deep one has some thousands.
+inline constexpr std::int64_t kMostLayers = 100'000;
+/// Returns the number of layers, those inside others too, each as often as it is repeated: at most kMostLayers + 1.
+std::int64_t num_layers(const LayerList& layers);
 
 /// Returns whether a layer, or the first inside it, takes token ids.
 bool reads_ids(const LayerConfig& layer);

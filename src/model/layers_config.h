@@ -60,6 +60,11 @@ struct LayersConfig {
   bool takes_tokens() const { return !layers.empty() && layer_graph::reads_ids(layers.front()); }
 
   BrokenRules broken_rules(const Surroundings& around) const {
+    if (layers.empty()) return {};  // which the field's limits report
+    if (layer_graph::num_layers(layers) > layer_graph::kMostLayers)
+      return {{{"model.layers"},
+               "more than " + std::to_string(layer_graph::kMostLayers) +
+                   " layers, counting each as often as `repeat` repeats it"}};
     const layer_graph::Shape input = input_shape(around);
     const layer_graph::Size outputs = num_classes.value ? num_classes.value : around.num_outputs;
     layer_graph::Inference inference = layer_graph::infer(layers, input, {.num_outputs = outputs}, "model.layers");

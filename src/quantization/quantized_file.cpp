@@ -4,6 +4,7 @@
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "quantization/quantization.h"
 
@@ -144,7 +145,7 @@ std::unique_ptr<Quantization> load_quantized(model::Model& model, const fs::path
                                              const at::Tensor& example) {
   const fs::path description = directory / kDescription;
   try {
-    const auto document = nlohmann::json::parse(core::read_file(description, kLongestDescription));
+    const auto document = core::parse_json(core::read_file(description, kLongestDescription), description.string());
     const QuantizationRecipe recipe = recipe_of(document);
     const fs::path weights = directory / kWeights;
     if (const std::string sum = core::checksum_file(weights); sum != document.at("checksum").get<std::string>())

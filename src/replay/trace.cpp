@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/median.h"
 
 namespace trainctl::replay {
@@ -55,7 +56,7 @@ RankTrace trace_of(const Json& json) {
 std::vector<RankTrace> read_traces(const std::string& json) {
   try {
     std::vector<RankTrace> traces;
-    for (const Json& one : Json::parse(json)) traces.push_back(trace_of(one));
+    for (const Json& one : core::parse_json(json, "the traces of ranks")) traces.push_back(trace_of(one));
     return traces;
   } catch (const Json::exception& error) {
     throw core::Error("cannot read the traces of ranks: " + std::string(error.what()));

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::run_report {
 namespace {
@@ -26,7 +27,7 @@ std::string read_if_there(const std::filesystem::path& path, std::size_t max_byt
 }  // namespace
 
 ordered_json read_object(const std::filesystem::path& path, std::size_t max_bytes) {
-  ordered_json json = ordered_json::parse(read_if_there(path, max_bytes), nullptr, /*allow_exceptions=*/false);
+  ordered_json json = core::parse_json_or_discard<ordered_json>(read_if_there(path, max_bytes));
   return json.is_object() ? json : ordered_json();
 }
 
@@ -41,7 +42,7 @@ ordered_json warnings_of(const std::filesystem::path& run_directory, std::size_t
   std::set<std::string> known;
   std::istringstream lines(read_if_there(run_directory / "notices.jsonl", std::size_t{16} << 20));
   for (std::string line; warnings.size() < most && std::getline(lines, line);) {
-    const ordered_json notice = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const ordered_json notice = core::parse_json_or_discard<ordered_json>(line);
     const ordered_json text = member(notice, "text");
     if (member(notice, "level") != "warning" || !text.is_string()) continue;
     if (known.insert(text.get<std::string>()).second)

@@ -6,9 +6,11 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "runs/run_lock.h"
 
 namespace trainctl::runs {
@@ -30,7 +32,7 @@ bool is_file(const fs::path& path) {
 ordered_json read_object(const fs::path& path, std::vector<std::string>& problems) {
   if (!is_file(path)) return {};
   try {
-    ordered_json json = ordered_json::parse(core::read_file(path, kMostBytes), nullptr, /*allow_exceptions=*/false);
+    ordered_json json = core::parse_json_or_discard<ordered_json>(core::read_file(path, kMostBytes));
     if (json.is_object()) return json;
     problems.push_back(path.string() + " is damaged: it is no JSON object");
   } catch (const core::Error& error) {
@@ -59,8 +61,7 @@ ordered_json newest_record(std::ifstream& file, std::int64_t begin, std::int64_t
   for (std::size_t end = tail.rfind('\n'); end != std::string::npos && end > 0;) {
     const std::size_t line = tail.rfind('\n', end - 1);
     const std::size_t first = line == std::string::npos ? 0 : line + 1;
-    ordered_json record = ordered_json::parse(tail.begin() + static_cast<std::ptrdiff_t>(first),
-                                              tail.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    ordered_json record = core::parse_json_or_discard<ordered_json>(std::string_view(tail).substr(first, end - first));
     if (number(record, "step")) return record;
     end = line;
   }

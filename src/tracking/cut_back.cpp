@@ -5,13 +5,14 @@
 #include <string_view>
 
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::tracking {
 namespace {
 
 /// Whether the line is complete and from a step that the run will not repeat.
 bool is_kept(std::string_view line, std::int64_t first_step) {
-  const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+  const nlohmann::json record = core::parse_json_or_discard(line);
   if (!record.is_object()) return false;
   const auto step = record.find("step");
   return step == record.end() || !step->is_number_integer() || step->get<std::int64_t>() <= first_step;

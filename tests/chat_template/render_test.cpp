@@ -91,5 +91,24 @@ TEST_CASE("characters are counted, not bytes", "[chat_template]") {
   CHECK(text_of("{{ x|upper }}{{ x[0] }}{{ x|length }}", {{"x", "\xC3\xA4"}}) == "Ää1");
 }
 
+TEST_CASE("nothing in a template goes deeper than the stack", "[chat_template][regression]") {
+  const auto repeated = [](const std::string& text, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  constexpr int kMany = 100'000;
+  for (const std::string& source : {"{{ a" + repeated("+a", kMany) + " }}", "{{ a" + repeated(" or a", kMany) + " }}",
+                                    "{{ a" + repeated("|f", kMany) + " }}", "{{ a" + repeated(".b", kMany) + " }}",
+                                    "{{ a" + repeated("[0]", kMany) + " }}", "{{ a" + repeated("()", kMany) + " }}"})
+    CHECK_THAT(error_of(source), Catch::Contains("more than 5000 operators and filters"));
+  CHECK_THAT(error_of("{% set " + repeated("(", kMany) + "a" + repeated(")", kMany) + " = 1 %}"),
+             Catch::Contains("names are nested more than 100 deep"));
+  CHECK_THAT(
+      error_of("{% set ns=namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x=[ns.x] %}{% endfor %}{{ ns.x }}"),
+      Catch::Contains("lists are nested more than 1000 deep"));
+  CHECK(text_of("{{ 0" + repeated("+1", 900) + " }}") == "900");
+}
+
 }  // namespace
 }  // namespace trainctl::chat_template

@@ -54,6 +54,22 @@ TEST_CASE("every key and value knows its place", "[config]") {
   CHECK(find_path(*root, "model.nothing.more") == nullptr);
 }
 
+TEST_CASE("a question mark inside a word is part of the word", "[config]") {
+  Problems problems;
+  const auto root =
+      parse("a: [part-0?.txt, why??, \"so?\", 'x ? y']\nb: {c: d?e, f?g: 1}\nh: what?\n", kFile, problems);
+  REQUIRE(root);
+  CHECK(problems.empty());
+  const auto text = [&](const std::string& path) { return find_path(*root, path)->text; };
+  CHECK(text("a[0]") == "part-0?.txt");
+  CHECK(text("a[1]") == "why??");
+  CHECK(text("a[2]") == "so?");
+  CHECK(text("a[3]") == "x ? y");
+  CHECK(text("b.c") == "d?e");
+  CHECK(text("b.f?g") == "1");
+  CHECK(text("h") == "what?");
+}
+
 TEST_CASE("an empty value stands at its key", "[config]") {
   Problems problems;
   const auto root = parse("a:\nb: 1\n", kFile, problems);

@@ -27,5 +27,7 @@ _trainctl() {
   # What stands before the last '=' or ':' is not part of the word that bash replaces.
   local before=${current%"${current##*[=:]}"}
   COMPREPLY=("${COMPREPLY[@]#"$before"}")
+  # Readline quotes names of files, and nothing else: the name of a run must not become a command.
+  [[ $paths != :none || ${#COMPREPLY[@]} -eq 0 ]] || mapfile -t COMPREPLY < <(printf '%q\n' "${COMPREPLY[@]}")
 }
 complete -o nosort -F _trainctl trainctl 2>/dev/null || complete -F _trainctl trainctl

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "tokenize_call.h"
 #include "tokenizer/tokenizer.h"
@@ -45,7 +46,7 @@ std::string encoded_line(const tokenizer::Tokenizer& tokenizer, std::string_view
 
 /// Decodes [1, 2, ...] or {"ids": [1, 2, ...]}.
 std::string decoded_line(const tokenizer::Tokenizer& tokenizer, std::string_view line, const TokenizeOptions& options) {
-  const auto json = nlohmann::json::parse(line, nullptr, false);
+  const auto json = core::parse_json_or_discard(line);
   const nlohmann::json* const list = json.is_object() && json.contains("ids") ? &json["ids"] : &json;
   if (!list->is_array()) throw core::Error("expected a list of ids, got " + std::string(line.substr(0, 80)));
   std::vector<std::int32_t> ids;

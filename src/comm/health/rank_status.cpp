@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 
 namespace trainctl::comm {
@@ -190,7 +191,7 @@ std::string to_json(const RankStatus& standing) {
 }
 
 RankStatus standing_from_json(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
+  const auto json = core::parse_json(text, "a rank's status");
   RankStatus standing{.rank = json.at("rank"),
                       .host = json.at("host"),
                       .node_rank = json.at("node_rank"),
@@ -218,7 +219,7 @@ std::string to_json(const Failure& failure) {
 }
 
 Failure failure_from_json(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
+  const auto json = core::parse_json(text, "a rank's failure");
   return {.rank = json.at("rank"),
           .host = json.at("host"),
           .step = json.at("step"),

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/text.h"
 
 namespace trainctl::comm {
@@ -84,9 +85,10 @@ void JoinedWorld::check_consistent(const std::map<std::string, std::string>& val
     monitor_->ask([&](c10d::Store& store) { store.set(prefix + std::to_string(rank()), mine); });
     if (rank() == 0) {
       std::vector<std::map<std::string, std::string>> all;
-      for (const RankStatus& member : members_)
-        all.push_back(
-            nlohmann::json::parse(await(prefix + std::to_string(member.rank), name_of(member) + "'s config")));
+      for (const RankStatus& member : members_) {
+        const std::string subject = name_of(member) + "'s config";
+        all.push_back(core::parse_json(await(prefix + std::to_string(member.rank), subject), subject));
+      }
       const std::string text = disagreement(members_, all);
       monitor_->ask([&](c10d::Store& store) { store.set(prefix + "answer", "=" + text); });
     }

@@ -7,6 +7,7 @@
 #include "config/field.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -38,7 +39,7 @@ constexpr std::string_view kChatMlTemplate = R"({%- for message in messages %}
 Json read_json(const fs::path& path) {
   if (!fs::exists(path)) return Json::object();
   try {
-    Json json = Json::parse(core::read_file(path, kMostBytes));
+    Json json = core::parse_json<Json>(core::read_file(path, kMostBytes), path.string());
     return json.is_object() ? json : Json::object();
   } catch (const Json::parse_error& error) {
     throw core::Error(path.string() + ": not JSON, at byte " + std::to_string(error.byte));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "dataset/text/reading/text_file.h"
 #include "dataset/text/reading/text_reader.h"
@@ -25,7 +26,7 @@ std::string role_named(const std::string& name) {
 
 Json parsed(std::string_view line, const std::string& place) {
   try {
-    Json object = Json::parse(line);
+    Json object = core::parse_json<Json>(line, place);
     if (!object.is_object()) throw core::Error(place + ": expected an object, got " + object.type_name());
     return object;
   } catch (const Json::out_of_range&) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -21,7 +22,7 @@ std::map<std::string, std::string> read_index(const fs::path& directory) {
   const fs::path file = directory / "index.json";
   std::error_code unknown;
   if (!fs::is_regular_file(file, unknown) || fs::file_size(file, unknown) > kMostIndexBytes) return checksums;
-  const auto index = nlohmann::json::parse(core::read_file(file), nullptr, false);
+  const auto index = core::parse_json_or_discard(core::read_file(file));
   if (!index.is_object() || !index.contains("shards") || !index["shards"].is_array()) return checksums;
   const auto text = [](const nlohmann::json& shard, const char* key) {
     return shard.is_object() && shard.contains(key) && shard[key].is_string() ? shard[key].get<std::string>() : "";

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::exporters {
@@ -29,8 +30,7 @@ fs::path tokenizer_directory(const fs::path& tokenizer) {
 VocabularyJson tokenizer_json(const fs::path& tokenizer, const char* name) {
   const fs::path path = tokenizer_directory(tokenizer) / name;
   if (!fs::is_regular_file(path)) return nullptr;
-  VocabularyJson json =
-      VocabularyJson::parse(core::read_file(path, kLargestVocabulary), nullptr, /*allow_exceptions=*/false);
+  VocabularyJson json = core::parse_json_or_discard(core::read_file(path, kLargestVocabulary));
   if (!json.is_object()) throw core::Error(path.string() + " is no JSON object");
   return json;
 }

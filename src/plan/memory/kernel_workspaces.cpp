@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/version.h"
 #include "runtime/cpu_kind.h"
 #include "runtime/fake_tensor.h"
@@ -133,7 +134,7 @@ KernelWorkspaces::KernelWorkspaces(const std::filesystem::path& directory, Kept 
                        ".json");
   if (kept == Kept::renew || !std::filesystem::exists(file_)) return;
   try {
-    const nlohmann::json json = nlohmann::json::parse(core::read_file(file_, kMostFileBytes));
+    const nlohmann::json json = core::parse_json(core::read_file(file_, kMostFileBytes), file_.string());
     for (const auto& [key, batches] : json.items())
       for (const auto& [batch, trace] : batches.items())
         traces_[key][std::stoll(batch)] = {.events = trace.at("events"), .result_bytes = trace.at("result_bytes")};

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/version.h"
 #include "runtime/cpu_kind.h"
 #include "runtime/device.h"
@@ -168,7 +169,7 @@ MeasuredRates::MeasuredRates(c10::Device device, fs::path directory, Kept kept, 
   rates_.device = runtime::describe(device);
   if (kept == Kept::renew || !fs::exists(file_)) return;
   try {
-    rates_ = rates_from(nlohmann::json::parse(core::read_file(file_, 1 << 20)));
+    rates_ = rates_from(core::parse_json(core::read_file(file_, 1 << 20), file_.string()));
   } catch (const std::exception&) {  // it is only a cache: measured again
     rates_ = {.device = runtime::describe(device), .curves = {}, .disturbed = {}};
   }

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::tracking {
 namespace {
@@ -33,7 +34,7 @@ CursorValue parse_cursor(const ordered_json& json) {
 
 CursorValue read_cursor_file(const fs::path& path) {
   if (!fs::exists(path)) return {};
-  return parse_cursor(ordered_json::parse(core::read_file(path), nullptr, false));
+  return parse_cursor(core::parse_json_or_discard<ordered_json>(core::read_file(path)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::tracking {
 namespace {
@@ -25,7 +26,7 @@ fs::path metrics_of(const fs::path& run_directory) {
 /// Returns a file's JSON; null if the file is missing or is no JSON.
 ordered_json read_json(const fs::path& path) {
   if (!fs::exists(path)) return nullptr;
-  ordered_json json = ordered_json::parse(core::read_file(path), nullptr, false);
+  ordered_json json = core::parse_json_or_discard<ordered_json>(core::read_file(path));
   return json.is_discarded() ? ordered_json(nullptr) : json;
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace trainctl::tracking {
 namespace {
@@ -47,7 +48,7 @@ std::vector<std::pair<std::string, Histogram>> histograms_of(const ordered_json&
 
 /// Returns the line as a record; nothing if the line has no event and step.
 std::optional<MetricRecord> parse_record(std::string_view line) {
-  const ordered_json json = ordered_json::parse(line, nullptr, false);
+  const ordered_json json = core::parse_json_or_discard<ordered_json>(line);
   if (!json.is_object()) return std::nullopt;
   const auto step = json.find("step");
   const auto event = json.find("event");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/version.h"
 #include "tracking/trackers/environment.h"
 #include "tracking/trackers/http.h"
@@ -76,7 +77,7 @@ class MlflowServer {
 
  private:
   std::optional<ordered_json> read(const std::string& endpoint, const HttpResponse& response) const {
-    const ordered_json json = ordered_json::parse(response.body, nullptr, false);
+    const ordered_json json = core::parse_json_or_discard<ordered_json>(response.body);
     if (response.status == 200 && json.is_object()) return json;
     const std::string code = json.is_object() ? json.value("error_code", "") : "";
     if (code == "RESOURCE_DOES_NOT_EXIST") return std::nullopt;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/json.h"
+
 namespace trainctl::tracking {
 namespace {
 
@@ -13,7 +15,7 @@ std::string without_quotes(const std::string& text) {
       text.size() >= 2 && text.front() == text.back() && (text.front() == '"' || text.front() == '\'');
   if (!is_quoted) return text;
   if (text.front() == '\'') return text.substr(1, text.size() - 2);
-  const ordered_json json = ordered_json::parse(text, nullptr, false);
+  const ordered_json json = core::parse_json_or_discard<ordered_json>(text);
   return json.is_string() ? json.get<std::string>() : text.substr(1, text.size() - 2);
 }
 
@@ -35,7 +37,7 @@ ordered_json flat_values(const ordered_json& document) {
 ordered_json typed_config(const std::map<std::string, std::string>& config) {
   ordered_json typed = ordered_json::object();
   for (const auto& [key, text] : config) {
-    const ordered_json json = ordered_json::parse(text, nullptr, false);
+    const ordered_json json = core::parse_json_or_discard<ordered_json>(text);
     typed[key] = json.is_number() || json.is_boolean() || json.is_null() ? json : ordered_json(without_quotes(text));
   }
   return typed;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::train {
 namespace {
@@ -23,7 +24,7 @@ std::int64_t time_of(const fs::path& path) {
 
 std::optional<LaunchRecord> read_launch_record(const fs::path& run_directory) {
   if (!fs::exists(file_of(run_directory))) return std::nullopt;
-  const Json read = Json::parse(core::read_file(file_of(run_directory)), nullptr, /*allow_exceptions=*/false);
+  const Json read = core::parse_json_or_discard(core::read_file(file_of(run_directory)));
   try {
     const Json batch = read.value("batch_size", Json());  // earlier versions wrote neither
     const Json recomputation = read.value("recomputation", Json());

@@ -17,6 +17,7 @@
 #include "checkpoint/node_snapshots.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "train/run/restore.h"
 
 namespace trainctl::train {
@@ -194,7 +195,7 @@ bool lock_within(int descriptor, std::chrono::milliseconds patience) {
 bool is_finished(const fs::path& directory) {
   const fs::path summary = directory / "summary.json";
   if (!fs::exists(summary)) return false;
-  const auto json = nlohmann::json::parse(core::read_file(summary), nullptr, /*allow_exceptions=*/false);
+  const auto json = core::parse_json_or_discard(core::read_file(summary));
   return json.is_object() && json.value("outcome", "") == "finished";
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -29,7 +30,7 @@ std::optional<std::string> noted(const fs::path& note, const std::string& path, 
   std::error_code unknown;
   if (!fs::is_regular_file(note, unknown)) return std::nullopt;
   try {
-    const nlohmann::json json = nlohmann::json::parse(core::read_file(note, 1 << 20));
+    const nlohmann::json json = core::parse_json(core::read_file(note, 1 << 20), note.string());
     if (json.at("path") == path && json.at("state") == as_json(state)) return json.at("checksum").get<std::string>();
   } catch (const nlohmann::json::exception&) {  // damaged: made anew
   } catch (const core::Error&) {

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "dataset/text/store/source_checksums.h"
 #include "dataset/text/store/store_writer.h"
@@ -45,11 +46,8 @@ struct TokenStore::Index {
   nlohmann::json json{};
 
   Index(fs::path where, StoreCheck how) : directory(std::move(where)), check(how) {
-    try {
-      json = nlohmann::json::parse(core::read_file(path(), 64 << 20));
-    } catch (const nlohmann::json::parse_error&) {
-      throw damaged(path(), "is damaged: it isn't JSON");
-    }
+    json = core::parse_json_or_discard(core::read_file(path(), 64 << 20));
+    if (json.is_discarded()) throw damaged(path(), "is damaged: it isn't JSON");
     if (get<std::int64_t>(json, "version") != kStoreVersion) throw damaged(path(), "is of another version");
   }
 
