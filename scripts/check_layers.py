@@ -31,7 +31,7 @@ PUBLIC = {
     "layer_graph": ["infer.h", "inspect.h", "shape.h"],
     "pipeline": ["operations.h", "schedule.h", "timeline.h"],
     "dataset": ["calibration.h", "chat_prompt.h", "description.h", "first_rows.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "batch_spec.h", "prepare.h", "seq2seq_prompt.h", "shown_sample.h", "shown_text.h", "sources.h"],
-    "model": ["deferred_weight_gradients.h", "layer.h", "adapter_json.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "llama_families.h", "llama_json.h", "lora.h", "placement.h", "sequence.h", "traits.h"],
+    "model": ["deferred_weight_gradients.h", "layer.h", "adapter_json.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "transformers_keys.h", "llama_families.h", "llama_json.h", "lora.h", "placement.h", "sequence.h", "traits.h"],
     "task": ["examples.h", "metric.h", "micro_batch.h"],
     "optimizer": ["schedule.h"],
     "distributed": ["kinds.h"],
@@ -52,12 +52,12 @@ PUBLIC = {
 }
 # What one folder alone may see of another beside that: tools that read and write the parts of data sets.
 INNER = {
-    ("data_tools", "dataset"): ["files/file_list.h", "files/parquet_file.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/sampler.h", "shards/tar.h", "table/column_kind.h", "table/table_data.h", "text/reading/table_layout.h"],
+    ("data_tools", "dataset"): ["files/file_list.h", "files/parquet_file.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/sampler.h", "shards/tar.h", "table/table_data.h", "text/reading/column_kind.h", "text/reading/table_layout.h", "text/reading/text_file.h"],
 }
 # What the tests of a folder see beside what the folder sees.
 TESTS_ALSO = {"exporters": ["quantization"], "replay": ["pipeline"]}
 # What describes kinds beside config.h, and sees no LibTorch either.
-BESIDE_CONFIG = {"model": ["adapter_json.h", "llama_families.h", "llama_json.h"]}
+BESIDE_CONFIG = {"model": ["adapter_json.h", "llama_families.h", "llama_json.h", "transformers_keys.h"]}
 TORCH_HEADER = re.compile(r"^(ATen|c10|torch|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 

@@ -22,13 +22,22 @@ enum class EncodingErrors { strict, replace };
 /// Whether cells may be quoted. auto: csv as in RFC 4180, tsv not at all.
 enum class Quoting { auto_, rfc4180, none };
 
+/// Whether a file's name ends so, in upper or lower case. `ending` is in lower case.
+constexpr bool ends_in_any_case(std::string_view file, std::string_view ending) {
+  if (file.size() < ending.size()) return false;
+  const std::string_view last = file.substr(file.size() - ending.size());
+  return std::equal(last.begin(), last.end(), ending.begin(), [](char theirs, char lower) {
+    return theirs == lower || (theirs >= 'A' && theirs <= 'Z' && theirs - 'A' + 'a' == lower);
+  });
+}
+
 /// What a file is read as.
 constexpr TextFormat format_of(std::string_view file, TextFormat format) {
   if (format != TextFormat::auto_) return format;
-  if (file.ends_with(".jsonl") || file.ends_with(".ndjson")) return TextFormat::jsonl;
-  if (file.ends_with(".csv")) return TextFormat::csv;
-  if (file.ends_with(".parquet") || file.ends_with(".pq")) return TextFormat::parquet;
-  return file.ends_with(".tsv") || file.ends_with(".tab") ? TextFormat::tsv : TextFormat::text;
+  if (ends_in_any_case(file, ".jsonl") || ends_in_any_case(file, ".ndjson")) return TextFormat::jsonl;
+  if (ends_in_any_case(file, ".csv")) return TextFormat::csv;
+  if (ends_in_any_case(file, ".parquet") || ends_in_any_case(file, ".pq")) return TextFormat::parquet;
+  return ends_in_any_case(file, ".tsv") || ends_in_any_case(file, ".tab") ? TextFormat::tsv : TextFormat::text;
 }
 
 /// Help that several kinds share.

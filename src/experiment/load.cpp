@@ -100,6 +100,7 @@ LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<co
     adopt_run_config(section, problems);
     adopt_published_config(section, problems);
   }
+  adopt_published_start_token(*written, problems);
   adopt_published_adapter(*written, problems);
   add_task_kind(*written);
   Experiment experiment;

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/hub_name.h"
+#include "core/json.h"
 #include "experiment/published_file.h"
 #include "model/adapter_json.h"
 #include "model/config.h"
@@ -147,7 +148,7 @@ const config::Node* mapping_of(const config::Node* parent, const char* key) {
 std::optional<std::int64_t> written_rank(const config::Node& lora) {
   const config::Node* const rank = lora.find("rank");
   if (rank == nullptr || rank->kind != config::NodeKind::scalar) return std::nullopt;
-  const Json value = Json::parse(rank->text, nullptr, /*allow_exceptions=*/false);
+  const Json value = core::parse_json_or_discard(rank->text);
   return value.is_number_integer() ? std::optional(value.get<std::int64_t>()) : std::nullopt;
 }
 

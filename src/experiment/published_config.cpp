@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/hub_name.h"
 #include "core/text.h"
+#include "dataset/config.h"
 #include "experiment/published_file.h"
 #include "experiment/published_keys.h"
 #include "experiment/sentence_transformers.h"
@@ -79,13 +80,47 @@ void adopt_published_config(const NetworkSection& section, config::Problems& pro
     if (!keys) return report(unknown_network(config));
     if (has_kind && model->find("kind")->text != keys->kind) return;
     for (const model::RefusedKey& refused : keys->refused)
-      problems.add(config.origin_of(refused.key), section.path + ".init_from",
-                   refused.key + " " + config.json_of(refused.key) + ": " + refused.reason);
+      if (refused.settled_by.empty() || model->find(refused.settled_by) == nullptr)
+        problems.add(config.origin_of(refused.key), section.path + ".init_from",
+                     refused.key + " " + config.json_of(refused.key) + ": " + refused.reason);
     // Before the keys of config.json, of which the package leaves the pooler out.
     if (keys->kind == model::BertConfig::kind) adopt_pooling(section, path.parent_path(), place, problems);
     adopt(*model, config, keys->keys);
   } catch (const core::Error& error) {
     report(error.what());
+  }
+}
+
+void adopt_published_start_token(config::Node& written, config::Problems& problems) {
+  const auto mapping = [&](const char* key) {
+    config::Node* const node = written.find(key);
+    return node != nullptr && node->kind == config::NodeKind::mapping ? node : nullptr;
+  };
+  const config::Node* const model = mapping("model");
+  config::Node* const dataset = mapping("dataset");
+  if (model == nullptr || dataset == nullptr) return;
+  constexpr const char* kKey = "decoder_start_token_id";
+  const config::Node* const init_from = model->find("init_from");
+  const config::Node* const kind = dataset->find("kind");
+  const config::Node* const network = model->find("kind");
+  config::Node* const given = dataset->find(kKey);
+  const bool is_open = given == nullptr || (given->kind == config::NodeKind::scalar && given->text == "auto");
+  if (!is_open || init_from == nullptr || init_from->kind != config::NodeKind::scalar) return;
+  if (kind == nullptr || kind->text != dataset::TextSeq2SeqConfig::kind) return;
+  if (network == nullptr || network->text != model::T5Config::kind) return;
+  const fs::path path = fs::path(init_from->text) / "config.json";
+  std::error_code unknown;
+  if (!fs::exists(path, unknown)) return;
+  try {
+    const PublishedFile config = open_published(path);
+    const auto start = config.json.find(kKey);
+    if (start == config.json.end() || start->is_null()) return;
+    if (given == nullptr)
+      adopt(*dataset, config, {{.ours = kKey, .theirs = kKey, .value = *start}});
+    else
+      *given = config::Node::scalar(start->dump(), config::ScalarStyle::plain, config.origin_of(kKey));
+  } catch (const core::Error& error) {
+    problems.add(init_from->origin, std::string("dataset.") + kKey, error.what());
   }
 }
 

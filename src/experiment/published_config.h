@@ -19,4 +19,8 @@ struct NetworkSection {
 /// weights' loader says so. Adds a problem if it has no kind and no config.json gives one.
 void adopt_published_config(const NetworkSection& section, config::Problems& problems);
 
+/// Sets dataset.decoder_start_token_id, where the user leaves it to `auto`, to that of the config.json beside the
+/// weights of an encoder-decoder. Call after adopt_published_config(), which gives model.kind.
+void adopt_published_start_token(config::Node& written, config::Problems& problems);
+
 }  // namespace trainctl::experiment

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::experiment {
 namespace {
@@ -49,7 +50,7 @@ std::string PublishedFile::json_of(const std::string& key) const {
 PublishedFile open_published(const std::filesystem::path& path) {
   constexpr std::uint64_t kLargest = 16 << 20;
   PublishedFile file{.path = path.string(), .text = core::read_file(path, kLargest), .json = {}};
-  file.json = Json::parse(file.text, nullptr, /*allow_exceptions=*/false);
+  file.json = core::parse_json_or_discard(file.text);
   if (!file.json.is_object()) throw core::Error(path.string() + " is no JSON object");
   return file;
 }

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "model/config.h"
 #include "model/llama_json.h"
+#include "model/transformers_keys.h"
 
 namespace trainctl::experiment {
 namespace {
@@ -27,6 +28,12 @@ class Keys {
     for (const char* key : theirs)
       if (const auto value = config_.find(key); value != config_.end() && !value->is_null())
         return set(ours, key, *value);
+  }
+  /// Takes a key, or the default of transformers' class where it isn't the one here.
+  void take_or(const char* ours, const char* theirs, Json otherwise) {
+    const auto value = config_.find(theirs);
+    const bool is_given = value != config_.end() && !value->is_null();
+    set(ours, is_given ? theirs : "model_type", is_given ? *value : std::move(otherwise));
   }
   void set(const char* ours, const std::string& theirs, Json value) {
     found.push_back({.ours = ours, .theirs = theirs, .value = std::move(value)});
@@ -54,12 +61,12 @@ void take_roberta(Keys& keys) {
 
 void take_distilbert(Keys& keys) {
   keys.take("hidden_size", {"dim"});
-  keys.take("num_layers", {"n_layers"});
+  keys.take_or("num_layers", "n_layers", 6);
   keys.take("num_heads", {"n_heads"});
   keys.take("intermediate_size", {"hidden_dim"});
   keys.take("dropout", {"dropout"});
   keys.take("attention_dropout", {"attention_dropout"});
-  keys.take("classifier_dropout", {"seq_classif_dropout"});
+  keys.take_or("classifier_dropout", "seq_classif_dropout", 0.2);
   keys.set("type_vocab_size", kType, 0);
   keys.set("pooler", kType, "relu");
 }
@@ -70,22 +77,37 @@ void take_keys(Of<model::BertConfig>, Keys& keys) {
   keys.take("vocab_size", {"vocab_size"});
   if (type == "roberta")
     take_roberta(keys);
-  else
-    keys.take("pad_token_id", {"pad_token_id"});
+  else if (const auto padding = keys.config().find("pad_token_id"); padding != keys.config().end())
+    keys.set("pad_token_id", "pad_token_id", *padding);  // null: padding has an embedding like others
   if (type == "distilbert") return take_distilbert(keys);
-  keys.take("hidden_size", {"hidden_size"});
+  const bool is_electra = type == "electra";
+  keys.take_or("hidden_size", "hidden_size", is_electra ? 256 : 768);
   keys.take("num_layers", {"num_hidden_layers"});
-  keys.take("num_heads", {"num_attention_heads"});
-  keys.take("intermediate_size", {"intermediate_size"});
+  keys.take_or("num_heads", "num_attention_heads", is_electra ? 4 : 12);
+  keys.take_or("intermediate_size", "intermediate_size", is_electra ? 1024 : 3072);
   keys.take("type_vocab_size", {"type_vocab_size"});
   keys.take("dropout", {"hidden_dropout_prob"});
   keys.take("attention_dropout", {"attention_probs_dropout_prob"});
   keys.take("classifier_dropout", {"classifier_dropout"});
   keys.take("layer_norm_epsilon", {"layer_norm_eps"});
-  if (type != "electra") return;
-  keys.take("embedding_size", {"embedding_size"});
+  if (!is_electra) return;
+  keys.take_or("embedding_size", "embedding_size", 128);
   keys.set("pooler", kType, "gelu");
   keys.set("dropout_before_pooler", kType, true);
+}
+
+/// Refuses two dropouts where GPT-2 has one here.
+void refuse_other_embedding_dropout(Keys& keys) {
+  constexpr double kUsual = 0.1;
+  const double residual = keys.config().value("resid_pdrop", kUsual);
+  const double embeddings = keys.config().value("embd_pdrop", kUsual);
+  if (residual == embeddings) return;
+  const bool is_given = keys.config().contains("embd_pdrop");
+  keys.refused.push_back({.key = is_given ? "embd_pdrop" : "resid_pdrop",
+                          .reason = "embeddings and residual branches have one dropout here, and transformers has " +
+                                    Json(embeddings).dump() + " and " + Json(residual).dump() +
+                                    "; set dropout beside init_from",
+                          .settled_by = "dropout"});
 }
 
 void take_keys(Of<model::Gpt2Config>, Keys& keys) {
@@ -98,6 +120,7 @@ void take_keys(Of<model::Gpt2Config>, Keys& keys) {
   keys.take("dropout", {"resid_pdrop"});
   keys.take("attention_dropout", {"attn_pdrop"});
   keys.take("layer_norm_epsilon", {"layer_norm_epsilon"});
+  refuse_other_embedding_dropout(keys);
 }
 
 /// Takes the rotary positions of a complete config.json.
@@ -180,9 +203,10 @@ void take_keys(Of<model::LlamaConfig>, Keys& keys) {
 }
 
 void take_keys(Of<model::T5Config>, Keys& keys) {
-  for (const auto& [ours, theirs] : {std::pair("hidden_size", "d_model"), std::pair("head_size", "d_kv"),
-                                     std::pair("intermediate_size", "d_ff"), std::pair("dropout", "dropout_rate")})
+  for (const auto& [ours, theirs] : {std::pair("hidden_size", "d_model"), std::pair("intermediate_size", "d_ff"),
+                                     std::pair("dropout", "dropout_rate")})
     keys.take(ours, {theirs});
+  keys.take_or("head_size", "d_kv", 64);
   for (const char* same : {"num_layers", "num_decoder_layers", "num_heads", "vocab_size", "layer_norm_epsilon",
                            "relative_attention_num_buckets", "relative_attention_max_distance"})
     keys.take(same, {same});
@@ -190,8 +214,6 @@ void take_keys(Of<model::T5Config>, Keys& keys) {
   keys.take("tie_embeddings", {"scale_decoder_outputs", "tie_word_embeddings"});
   const Json feed_forward = keys.config().value("feed_forward_proj", Json("relu"));
   keys.set("feed_forward_proj", "feed_forward_proj", feed_forward == "gated-gelu" ? "gated_gelu" : "relu");
-  if (feed_forward != "relu" && feed_forward != "gated-gelu")
-    keys.refused.push_back({.key = "feed_forward_proj", .reason = "expected relu or gated-gelu"});
 }
 
 /// Returns whether the config names the class whose two classifiers are averaged.
@@ -209,7 +231,7 @@ void take_vit_keys(Keys& keys) {
   keys.take("activation", {"hidden_act"});
   keys.take("dropout", {"hidden_dropout_prob"});
   keys.take("attention_dropout", {"attention_probs_dropout_prob", "attention_dropout"});
-  keys.take("layer_norm_epsilon", {"layer_norm_eps"});
+  keys.take_or("layer_norm_epsilon", "layer_norm_eps", 1e-12);
 }
 
 /// Takes CLIP's image tower. Its defaults are those of transformers, as `clip` files leave them out.
@@ -360,6 +382,7 @@ std::optional<PublishedKeys> keys_of(const Json& config) {
       const std::vector<std::string_view> types = types_of(Of<Network>());
       if (std::any_of(types.begin(), types.end(), [&](std::string_view one) { return *type == one; })) {
         keys.set("kind", kType, Network::kind);
+        keys.refused = model::refused_fixed_keys(config);
         take_keys(Of<Network>(), keys);
       }
     }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/llama_json.h"
+#include "model/transformers_keys.h"
 
 namespace trainctl::experiment {
 

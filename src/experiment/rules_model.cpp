@@ -113,6 +113,24 @@ void check_mup(Checked& c) {
                  std::string(c.experiment.optimizer.rule.kind()));
 }
 
+/// Reports keys that work on layers of this program, which a scripted network doesn't have.
+void check_scripted(Checked& c) {
+  if (c.experiment.model.network.get_if<model::TorchScriptConfig>() == nullptr) return;
+  const auto refuse = [&](std::string_view key, const std::string& what) {
+    c.report({key, "model.kind"},
+             what +
+                 " works on layers that trainctl builds, and a scripted network has its own; leave it out, or "
+                 "write the network as model.kind: layers");
+  };
+  if (config::facts_of(c.experiment.distributed.how).synchronizes_batch_norm)
+    refuse("distributed.sync_batch_norm", "a BatchNorm over all ranks");
+  if (c.experiment.accumulation.batch_norm_update == train::BatchNormUpdate::per_step)
+    refuse("accumulation.batch_norm_update", "per_step");
+  if (c.experiment.quantization.training.get_if<quantization::QatConfig>() != nullptr)
+    refuse("quantization.kind", "qat");
+  if (c.experiment.amp.mode == amp::Precision::fp8) refuse("amp.mode", "fp8");
+}
+
 }  // namespace
 
 model::Surroundings surroundings_of_network(const Experiment& experiment) {
@@ -132,6 +150,7 @@ model::Surroundings surroundings_of_network(const Experiment& experiment) {
 }
 
 void check_model(Checked& checked) {
+  check_scripted(checked);
   check_freeze(checked);
   check_lora(checked);
   check_mup(checked);

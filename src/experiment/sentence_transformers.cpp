@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/text.h"
 
 namespace trainctl::experiment {
@@ -22,7 +23,7 @@ const std::map<std::string, std::string>& our_poolings() {
 
 Json read_json(const fs::path& path) {
   constexpr std::uint64_t kLargest = 1 << 20;
-  Json json = Json::parse(core::read_file(path, kLargest), nullptr, /*allow_exceptions=*/false);
+  Json json = core::parse_json_or_discard(core::read_file(path, kLargest));
   if (json.is_discarded()) throw core::Error(path.string() + " is no JSON");
   return json;
 }

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/llama_json.h"
+#include "model/transformers_keys.h"
 
 namespace trainctl::model {
 

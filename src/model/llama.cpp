@@ -258,16 +258,15 @@ class Llama final : public Model {
  protected:
   SequenceContext context(const ModelInput& input) const override {
     SequenceContext context = make_context(input, Causality::causal);
-    const std::int64_t seen = input.cache == nullptr ? 0 : input.cache->length();
-    const std::int64_t length = input.values.size(1) * (input.ranks == nullptr ? 1 : input.ranks->size);
-    const RopeTables tables = rope_tables(config_, context.positions, seen + length);
+    const SequenceLengths lengths = lengths_of(input);
+    const RopeTables tables = rope_tables(config_, context.positions, lengths);
     context.rope_cosine = tables.cosine;
     context.rope_sine = tables.sine;
     if (config_.rope_local_theta) {
       LlamaConfig local = config_;
       local.rope_theta = *config_.rope_local_theta;
       local.rope_scaling = PlainRopeConfig{};
-      const RopeTables near = rope_tables(local, context.positions, seen + length);
+      const RopeTables near = rope_tables(local, context.positions, lengths);
       context.local_rope_cosine = near.cosine;
       context.local_rope_sine = near.sine;
     }
@@ -275,8 +274,25 @@ class Llama final : public Model {
       context.window_mask = window_mask(context, *config_.sliding_window, input.values.size(1), input.values.device());
     return context;
   }
+  std::int64_t cache_version(std::int64_t length) const override { return rope_version(config_, length); }
 
  private:
+  /// Returns the lengths of the documents, or of the rows without their padding.
+  SequenceLengths lengths_of(const ModelInput& input) const {
+    const std::int64_t seen = input.cache == nullptr ? 0 : input.cache->length();
+    const std::int64_t length = input.values.size(1) * (input.ranks == nullptr ? 1 : input.ranks->size);
+    SequenceLengths lengths{.longest = seen + length};
+    if (rope_version(config_, lengths.longest) == 0) return lengths;
+    if (input.documents.defined()) {
+      lengths.by_token = lengths_of_documents(input.documents);
+      if (input.ranks != nullptr)
+        lengths.by_token = lengths.by_token.index_select(1, input.ranks->places(length, input.values.device()));
+    } else if (input.key_mask.defined()) {
+      lengths.by_token = input.key_mask.sum(1, /*keepdim=*/true);
+    }
+    return lengths;
+  }
+
   LlamaConfig config_;
   double flops_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/llama_families.h"
+#include "model/transformers_keys.h"
 
 namespace trainctl::model {
 
@@ -37,8 +38,9 @@ inline void state_windows(Json& config, const LlamaFamily& family) {
   if (asks_for_windows && !config.value("use_sliding_window", false)) config["sliding_window"] = nullptr;
   const std::int64_t num_layers = num_layers_of(config);
   if (!config.contains("layer_types") || !config["layer_types"].is_array()) {
-    const std::int64_t pattern =
-        config.value("sliding_window_pattern", std::int64_t{family.qk_norm == Feature::always ? 6 : 2});
+    // transformers' Gemma 2 has no such key.
+    const bool has_pattern = family.qk_norm == Feature::always;
+    const std::int64_t pattern = has_pattern ? config.value("sliding_window_pattern", std::int64_t{6}) : 2;
     const std::int64_t first = config.value("max_window_layers", std::int64_t{28});
     config["layer_types"] = Json::array();
     for (std::int64_t i = 0; i < num_layers; ++i) {
@@ -65,17 +67,28 @@ inline void state_rotation(Json& config, const LlamaFamily& family) {
 /// Returns the scaling that config.json has, in transformers 5 or 4, with its base.
 inline Json rope_of(const Json& config, const LlamaFamily& family, const char* layer_type) {
   Json rope = Json::object();
+  // transformers prefers the older key, and then reads nothing of the newer one.
   for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (const auto found = config.find(key); found != config.end() && found->is_object())
-      rope.update(found->contains(layer_type) ? found->at(layer_type) : *found);
+    if (const auto found = config.find(key); rope.empty() && found != config.end() && found->is_object())
+      rope = found->contains(layer_type) ? found->at(layer_type) : *found;
   for (const char* other : {"full_attention", "sliding_attention"}) rope.erase(other);
   if (!rope.contains("rope_type")) rope["rope_type"] = rope.value("type", Json("default"));
   rope.erase("type");
   if (rope["rope_type"] == "su" || (family.fused_projections == Feature::always && rope["rope_type"] == "yarn"))
     rope["rope_type"] = "longrope";
   if (!rope.contains("rope_theta")) rope["rope_theta"] = config.value("rope_theta", Json(family.rope_theta));
-  if (rope["rope_type"] == "longrope" && config.contains("original_max_position_embeddings"))
-    set_default(rope, "original_max_position_embeddings", config["original_max_position_embeddings"]);
+  const Json& type = rope["rope_type"];
+  if (type != "yarn" && type != "longrope" && type != "llama3") return rope;
+  // A key outside the scaling comes first; Phi-3 has one even if config.json leaves it out.
+  const char* const original = "original_max_position_embeddings";
+  if (const auto outside = config.find(original); outside != config.end() && outside->is_number())
+    rope[original] = *outside;
+  else if (family.fused_projections == Feature::always)
+    rope[original] = family.max_position_embeddings;
+  else if (!rope.contains(original) || rope[original].is_null())
+    rope[original] = config["max_position_embeddings"];
+  if (type == "yarn" && rope.contains("factor") && rope["factor"].is_null())
+    rope["factor"] = config["max_position_embeddings"].get<double>() / rope[original].get<double>();
   return rope;
 }
 
@@ -104,6 +117,7 @@ inline nlohmann::json complete_llama_json(nlohmann::json config, const LlamaFami
     if (config.contains(key) && config[key].is_null()) config.erase(key);
   if (family.head_dim > 0) set_default(config, "head_dim", family.head_dim);
   if (family.num_key_value_heads > 0) set_default(config, "num_key_value_heads", family.num_key_value_heads);
+  set_default(config, "max_position_embeddings", family.max_position_embeddings);
   set_default(config, "rms_norm_eps", family.rms_norm_eps);
   set_default(config, "tie_word_embeddings", family.tied);
   const char* const usual = family.is_gemma == Feature::always ? "gelu_pytorch_tanh" : "silu";
@@ -123,12 +137,6 @@ inline nlohmann::json complete_llama_json(nlohmann::json config, const LlamaFami
   detail::state_rope(config, family);
   return config;
 }
-
-/// A key of config.json that asks for what no network here does.
-struct RefusedKey {
-  std::string key;
-  std::string reason;  // "expected …"
-};
 
 /// Returns what a complete_llama_json() asks for and the kind llama can't do.
 inline std::vector<RefusedKey> refused_keys(const nlohmann::json& config, const LlamaFamily& family) {
@@ -156,7 +164,6 @@ inline std::vector<RefusedKey> refused_keys(const nlohmann::json& config, const 
     if (is_set(key)) refuse(key, "dropout is of attention weights alone; expected 0");
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"})
     if (is_set(key)) refuse(key, "layers have no experts; expected a dense network");
-  if (is_set("quantization_config")) refuse("quantization_config", "weights are read in floating point alone");
   for (const nlohmann::json& layer : config.value("layer_types", nlohmann::json::array()))
     if (layer != "full_attention" && layer != "sliding_attention") {
       refuse("layer_types", "expected full_attention and sliding_attention");

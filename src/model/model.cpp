@@ -4,6 +4,7 @@
 #include <ATen/ops/linear.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "core/error.h"
@@ -65,8 +66,24 @@ void Model::share_tokens(const TensorRanksPtr& ranks) {
     blocks_[i].layer->visit_parameters([](const std::string&, TensorDecl& decl) { decl.sums_gradient = !decl.shard; });
 }
 
+std::int64_t Model::renew_cache(ModelInput& input) const {
+  constexpr std::int64_t kAnyLength = std::numeric_limits<std::int64_t>::max();
+  if (input.cache == nullptr || cache_version(kAnyLength) == 0) return 0;
+  core::ensure(!input.hidden.defined(), "a cache that the length changes begins with the first block");
+  const at::Tensor& all = input.cache->append_ids(input.values);
+  const std::int64_t seen = input.cache->length();
+  if (seen == 0 || cache_version(seen) == cache_version(all.size(1))) return 0;
+  input.cache->clear();
+  input.values = all;
+  return seen;
+}
+
 at::Tensor Model::run(const ModelInput& given, const HeadUse* use) {
   ModelInput input = given;
+  const std::int64_t repeated = renew_cache(input);
+  const auto asked = [&](const at::Tensor& value) {
+    return repeated == 0 ? value : value.narrow(1, repeated, value.size(1) - repeated);
+  };
   input.ranks = context_ranks_.get();
   const SequenceContext shared = context(input);
   at::Tensor value = input.hidden.defined() ? input.hidden : input.values;
@@ -88,11 +105,11 @@ at::Tensor Model::run(const ModelInput& given, const HeadUse* use) {
     }
     const auto use_head = [&](const at::Tensor& hidden, const SequenceContext&) {
       const LayerSpan span(*vocabulary_head_);
-      return (*use)(*vocabulary_head_, vocabulary_head_->bring(hidden));
+      return (*use)(*vocabulary_head_, vocabulary_head_->bring(asked(hidden)));
     };
-    value = run_block(number, {.name = block.name, .layer = block.layer, .forward = use_head}, value, shared);
+    return run_block(number, {.name = block.name, .layer = block.layer, .forward = use_head}, value, shared);
   }
-  return value;
+  return asked(value);
 }
 
 at::Tensor Model::run_block(std::size_t number, const Block& block, const at::Tensor& input,

@@ -157,9 +157,15 @@ class Model : public Layer {
   void add_vocabulary_head(std::string name, VocabularyHead& head);
   /// What every block of a network for sequences is given; that for images is empty.
   virtual SequenceContext context(const ModelInput& input) const;
+  /// Returns a number that changes when a sequence grows to a length at which keys and values of earlier tokens differ.
+  /// They are then computed again. 0 at all lengths: they never differ.
+  virtual std::int64_t cache_version(std::int64_t /*length*/) const { return 0; }
 
  private:
   at::Tensor run(const ModelInput& given, const HeadUse* use);
+  /// Puts all tokens in place of those that the cache lacks if what it has no longer holds. Returns how many it puts
+  /// before them.
+  std::int64_t renew_cache(ModelInput& input) const;
   /// `number`: the place of the block in blocks().
   at::Tensor run_block(std::size_t number, const Block& block, const at::Tensor& input,
                        const SequenceContext& context) const;

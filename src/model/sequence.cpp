@@ -3,6 +3,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/flip.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
@@ -53,6 +54,17 @@ KeyValueCache::KeysValues KeyValueCache::append(std::size_t layer, const at::Ten
   room.values.narrow(2, room.length, values.size(2)).copy_(values);
   room.length = length;
   return {.keys = room.keys.narrow(2, 0, length), .values = room.values.narrow(2, 0, length)};
+}
+
+const at::Tensor& KeyValueCache::append_ids(const at::Tensor& ids) {
+  ids_ = ids_.defined() ? at::cat({ids_, ids}, 1) : ids;
+  return ids_;
+}
+
+at::Tensor lengths_of_documents(const at::Tensor& documents) {
+  const at::Tensor before = positions_in_documents(documents);
+  const at::Tensor after = positions_in_documents(documents.flip(1)).flip(1);
+  return before.add(after).add(1);
 }
 
 SequenceContext SequenceContext::on(c10::Device device) const {

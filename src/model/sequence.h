@@ -23,6 +23,11 @@ class KeyValueCache {
   /// Tokens that every layer has seen.
   std::int64_t length() const { return layers_.empty() ? 0 : layers_.back().length; }
 
+  /// Appends the ids of tokens, [B, T], and returns those of all tokens.
+  const at::Tensor& append_ids(const at::Tensor& ids);
+  /// Forgets keys and values, and keeps the ids.
+  void clear() { layers_.clear(); }
+
  private:
   struct Room {
     at::Tensor keys;  // with room to grow in dim 2
@@ -30,6 +35,7 @@ class KeyValueCache {
     std::int64_t length = 0;
   };
   std::vector<Room> layers_;
+  at::Tensor ids_;  // int64 [B, T]; undefined: the model doesn't ask for them
 };
 
 /// The inputs that all blocks of one forward pass share.
@@ -65,6 +71,9 @@ SequenceContext in_window(const SequenceContext& context);
 /// Returns the mask of layers whose queries see the last `window` tokens that `context` allows, their own counted.
 /// Undefined if the window hides nothing. `length`: queries; with a cache, keys are the tokens that it has, too.
 at::Tensor window_mask(const SequenceContext& context, std::int64_t window, std::int64_t length, c10::Device device);
+
+/// Returns how many tokens the document of each token has: [B, T] -> [B, T].
+at::Tensor lengths_of_documents(const at::Tensor& documents);
 
 enum class Causality { causal, bidirectional };
 

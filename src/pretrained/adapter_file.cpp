@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/hub_name.h"
+#include "core/json.h"
 #include "model/adapter_json.h"
 #include "pretrained/adapter_names.h"
 #include "pretrained/state_dict_adapter.h"
@@ -20,8 +21,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kLargestAdapterConfig = 16 << 20;
 
 nlohmann::json read_object(const fs::path& path) {
-  const auto json =
-      nlohmann::json::parse(core::read_file(path, kLargestAdapterConfig), nullptr, /*allow_exceptions=*/false);
+  const auto json = core::parse_json_or_discard(core::read_file(path, kLargestAdapterConfig));
   if (!json.is_object()) throw core::Error(path.string() + " is no JSON object");
   return json;
 }

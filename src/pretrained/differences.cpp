@@ -1,6 +1,7 @@
 #include <map>
 
 #include "model/llama_json.h"
+#include "model/transformers_keys.h"
 #include "pretrained/hugging_face_config.h"
 
 namespace trainctl::pretrained {
@@ -89,6 +90,10 @@ void compare(const nlohmann::json& theirs, const nlohmann::ordered_json& ours, c
   }
 }
 
+std::string refusal(const model::RefusedKey& refused) {
+  return refused.key + " in config.json: " + refused.reason;
+}
+
 std::vector<std::string> differences_as(const model::LlamaFamily& family, const nlohmann::json& config_json,
                                         const model::LlamaConfig& config, const ModelInfo& facts) {
   std::vector<std::string> found;
@@ -97,8 +102,8 @@ std::vector<std::string> differences_as(const model::LlamaFamily& family, const 
                     " than here");
   if (!found.empty()) return found;
   const nlohmann::json theirs = model::complete_llama_json(config_json, family);
-  for (const model::RefusedKey& refused : model::refused_keys(theirs, family))
-    found.push_back(refused.key + " in config.json: " + refused.reason);
+  for (const model::RefusedKey& refused : model::refused_keys(theirs, family)) found.push_back(refusal(refused));
+  for (const model::RefusedKey& refused : model::refused_fixed_keys(config_json)) found.push_back(refusal(refused));
   const nlohmann::json ours = model::complete_llama_json(llama_structure(config, facts, family), family);
   compare(theirs, ours, {.network = config}, Null::is_value, found);
   return found;
@@ -131,6 +136,8 @@ std::vector<std::string> differences_of(const nlohmann::json& config_json, const
     return {another_type(*type, ours["model_type"].template get<std::string>())};
   std::vector<std::string> found;
   compare(config_json, ours, {.network = network}, Null::agrees, found);
+  for (const model::RefusedKey& refused : model::refused_fixed_keys(config_json))
+    if (!ours.contains(refused.key)) found.push_back(refusal(refused));
   return found;
 }
 

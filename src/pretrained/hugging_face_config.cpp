@@ -75,7 +75,7 @@ Json complete(const model::T5Config& config, const ModelInfo& facts) {
   add_roles(json, facts.roles);
   const std::int64_t pad = facts.roles.pad.value_or(0);
   json["pad_token_id"] = pad;
-  json["decoder_start_token_id"] = pad;
+  json["decoder_start_token_id"] = facts.decoder_start.value_or(pad);
   return json;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ struct ModelInfo {
   std::vector<std::string> class_names = {};            // empty: they have none
   std::vector<double> pixel_mean = {};                  // of images' normalisation, one for each channel; empty: none
   std::vector<double> pixel_std = {};
-  tokenizer::SpecialTokenIds roles = {};  // of the tokenizer
+  tokenizer::SpecialTokenIds roles = {};           // of the tokenizer
+  std::optional<std::int64_t> decoder_start = {};  // token that a decoder begins with; none: that of padding
 };
 
 /// The sizes that the model has now, whatever `auto` stood in the config.

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
 #include "core/hub_name.h"
+#include "core/json.h"
 #include "pretrained/torch_file.h"
 
 namespace trainctl::pretrained {
@@ -18,7 +19,7 @@ constexpr std::uint64_t kLargestJson = 256 << 20;
 
 nlohmann::json read_json(const fs::path& path) {
   const std::string text = core::read_file(path, kLargestJson);
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  nlohmann::json json = core::parse_json_or_discard(text);
   if (!json.is_object()) throw core::Error(path.string() + " is no JSON object");
   return json;
 }
@@ -71,11 +72,13 @@ checkpoint::TensorMap read_shards(const fs::path& path) {
 /// refused, although it may have a weights file with the published name.
 std::optional<WeightsSource> open_checkpoint(const fs::path& path) {
   std::vector<std::string> passed_over;
-  if (const std::optional<checkpoint::Found> found = checkpoint::find_newest(path, &passed_over))
+  const std::optional<checkpoint::Found> found = checkpoint::find_newest(path, &passed_over);
+  if (found)
     return WeightsSource{.tensors = fs::exists(found->path / kWeights)
                                         ? checkpoint::read_safetensors(found->path / kWeights)
                                         : checkpoint::Checkpoint(found->path).read_whole("model."),
-                         .from = found->path};
+                         .from = found->path,
+                         .note = passed_over.empty() ? "" : "a newer one is damaged: " + passed_over.front()};
   if (passed_over.empty()) return std::nullopt;
   throw core::Error("no complete checkpoint in " + path.string() + ": " + passed_over.front())
       .hint("give another step or run directory, or weights in Hugging Face layout");

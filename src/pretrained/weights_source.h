@@ -12,7 +12,7 @@ struct WeightsSource {
   checkpoint::TensorMap tensors;    // mapped, not copied, where each lies in one file
   std::filesystem::path from;       // the file or directory that they are of
   nlohmann::json config_json = {};  // of a directory in Hugging Face layout that has one; else null
-  std::string note = {};            // what was taken of a file of torch.save, if not all
+  std::string note = {};            // what was taken, if not all of a file, or not the newest checkpoint
 };
 
 /// Opens the weights at `path`. It is a file of safetensors or torch.save, or a directory with model.safetensors or

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "tokenizer/formats/formats.h"
 
 namespace trainctl::tokenizer {
@@ -62,17 +63,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& given) {
 
 Json parse_json(const fs::path& path, const std::string& bytes) {
   try {
-    return Json::parse(bytes);
+    return core::parse_json(bytes, path.string());
   } catch (const Json::exception& error) {
     throw core::Error(path.string() + " is not valid JSON: " + core::as_error(error).what());
   }
-}
-
-Json config_beside(const fs::path& path) {
-  const fs::path config = path.parent_path() / "tokenizer_config.json";
-  if (!fs::exists(config)) return Json::object();
-  Json json = parse_json(config, core::read_file(config, kMaxFileBytes));
-  return json.is_object() ? json : Json::object();
 }
 
 }  // namespace trainctl::tokenizer

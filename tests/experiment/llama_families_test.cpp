@@ -91,6 +91,38 @@ TEST_CASE("keys that a family's config.json leaves out are transformers' default
   CHECK((smollm3.rope_theta == 2000000 && smollm3.tie_embeddings && !smollm3.sliding_window));
 }
 
+TEST_CASE("the pretraining's length of a rotary scaling is the one that transformers takes",
+          "[experiment][regression]") {
+  const auto yarn = [](const std::string& keys) {
+    const LlamaConfig config = network_of(keys);
+    REQUIRE(config.rope_scaling.get_if<model::YarnRopeConfig>() != nullptr);
+    return *config.rope_scaling.get_if<model::YarnRopeConfig>();
+  };
+  const std::string scaling = R"("model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 4.0)";
+  CHECK(yarn(scaling + "}").original_max_position_embeddings == 4096);
+  CHECK(yarn(scaling + R"(, "original_max_position_embeddings": 512})").original_max_position_embeddings == 512);
+  CHECK(yarn(scaling + R"(, "original_max_position_embeddings": 512}, "original_max_position_embeddings": 64)")
+            .original_max_position_embeddings == 64);
+  CHECK(yarn(R"("model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": null,
+    "original_max_position_embeddings": 512})")
+            .factor == 8);
+  const LlamaConfig llama3 = network_of(R"("model_type": "llama", "rope_scaling": {"rope_type": "llama3",
+    "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0})");
+  CHECK(llama3.rope_scaling.get_if<model::Llama3RopeConfig>()->original_max_position_embeddings == 4096);
+  const LlamaConfig phi3 = network_of(R"("model_type": "phi3", "rope_scaling": {"type": "longrope",
+    "original_max_position_embeddings": 32, "short_factor": [1, 1, 1, 1, 1, 1, 1, 1],
+    "long_factor": [2, 2, 2, 2, 2, 2, 2, 2]})");
+  CHECK(phi3.rope_scaling.get_if<model::LongRopeConfig>()->original_max_position_embeddings == 4096);
+}
+
+TEST_CASE("of rope_scaling and rope_parameters the older key counts alone", "[experiment][regression]") {
+  const LlamaConfig both = network_of(R"("model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2.0},
+    "rope_parameters": {"rope_type": "default", "rope_theta": 33.0})");
+  CHECK((both.rope_scaling.kind() == "linear" && both.rope_theta == 10000));
+  const LlamaConfig gemma2 = network_of(R"("model_type": "gemma2", "sliding_window_pattern": 3)");
+  CHECK(gemma2.layer_types == std::vector{model::LayerType::sliding_attention, model::LayerType::full_attention});
+}
+
 TEST_CASE("what no network here can do is refused by its key", "[experiment]") {
   CHECK(failure(R"("model_type": "llama", "hidden_act": "relu")")
             .find("model.init_from: hidden_act \"relu\": expected silu or gelu_pytorch_tanh") != std::string::npos);

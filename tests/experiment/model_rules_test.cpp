@@ -1,4 +1,4 @@
-// What muP can't be combined with.
+// What muP, scripted networks and lists of layers can't be combined with.
 #include <catch2/catch.hpp>
 
 #include "problem_lines.h"
@@ -27,6 +27,32 @@ TEST_CASE("muP is for update rules whose updates have the learning rate's size",
   CHECK(problems_of("{kind: mlp, mup: {base_width: 64}}", "sgd")
             .find("model.mup: muP's learning rates are for updates that don't depend on the gradient's size") !=
         std::string::npos);
+}
+
+TEST_CASE("keys that work on layers are refused for a scripted network", "[experiment]") {
+  const auto problems = [](const std::string& more) {
+    return problem_lines(
+        "name: x\ndataset: synthetic_images\nmodel: {kind: torchscript, path: net.pt}\ntrain: {steps: 1}\n" + more);
+  };
+  CHECK(problems("amp: bf16\n").empty());
+  for (const std::string one :
+       {"distributed: {kind: ddp, sync_batch_norm: true}\n", "accumulation: {steps: 2, batch_norm_update: per_step}\n",
+        "quantization: qat\n", "amp: {mode: fp8}\n"})
+    CHECK(problems(one).find("works on layers that trainctl builds, and a scripted network has its own") !=
+          std::string::npos);
+}
+
+TEST_CASE("a list has layers, and no more than a network may have", "[experiment]") {
+  const auto problems = [](const std::string& layers) {
+    return problem_lines("name: x\ndataset: synthetic_images\nmodel: {kind: layers, layers: " + layers +
+                         "}\ntrain: {steps: 1}\n");
+  };
+  CHECK(problems("[]").find("model.layers") != std::string::npos);
+  const std::string nested =
+      "[{kind: repeat, times: 1000, layers: [{kind: repeat, times: 1000, layers: [{kind: repeat, times: 1000, "
+      "layers: [relu]}]}]}, flatten, linear]";
+  CHECK(problems(nested).find("more than 100000 layers") != std::string::npos);
+  CHECK(problems("[{kind: repeat, times: 1000, layers: [relu]}, flatten, linear]").empty());
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST_CASE("each published kind gives its sizes", "[experiment]") {
   const std::string tokens = "{kind: synthetic_tokens, seq_len: 16, vocab_size: 100}";
   const auto gpt2 = network_of<model::Gpt2Config>(
       experiment_from(folder, R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 3, "n_head": 4, "n_inner": null,
-                                  "n_positions": 256, "vocab_size": 1000, "resid_pdrop": 0.3})",
+                                  "n_positions": 256, "vocab_size": 1000, "resid_pdrop": 0.3, "embd_pdrop": 0.3})",
                       "", tokens, "causal_lm"));
   CHECK((gpt2.hidden_size == 64 && gpt2.num_layers == 3 && gpt2.num_heads == 4 && gpt2.intermediate_size.is_auto()));
   CHECK((gpt2.max_position_embeddings == 256 && gpt2.vocab_size.value == 1000 && gpt2.dropout == 0.3));
@@ -235,6 +235,84 @@ TEST_CASE("config.json gives both forms of T5, as transformers wrote them before
              .tie_embeddings);
   CHECK(failure(t5_with(R"(, "feed_forward_proj": "gated-silu")"))
             .find("feed_forward_proj \"gated-silu\": expected relu or gated-gelu") != std::string::npos);
+}
+
+TEST_CASE("keys that change what transformers computes, and no network here does, are refused at their lines",
+          "[experiment][regression]") {
+  const TemporaryDirectory folder;
+  const std::string tokens = "{kind: synthetic_tokens, seq_len: 16, vocab_size: 100}";
+  const auto gpt2 = [&](const std::string& keys, const std::string& model = "") {
+    return failure(experiment_from(folder, "{\"model_type\": \"gpt2\",\n" + keys + "}", model, tokens, "causal_lm"));
+  };
+  const auto names = [](const std::string& text, const std::string& key) {
+    return text.find("config.json:2:1: model.init_from: " + key + " ") != std::string::npos;
+  };
+  CHECK(names(gpt2(R"("scale_attn_weights": false)"), "scale_attn_weights"));
+  CHECK(names(gpt2(R"("scale_attn_by_inverse_layer_idx": true)"), "scale_attn_by_inverse_layer_idx"));
+  CHECK(names(gpt2(R"("activation_function": "relu")"), "activation_function"));
+  CHECK(names(gpt2(R"("add_cross_attention": true)"), "add_cross_attention"));
+  CHECK(names(gpt2(R"("tie_word_embeddings": false)"), "tie_word_embeddings"));
+  CHECK(names(gpt2(R"("quantization_config": {"bits": 4})"), "quantization_config"));
+  CHECK(names(gpt2(R"("embd_pdrop": 0.0)"), "embd_pdrop"));
+  CHECK(gpt2(R"("embd_pdrop": 0.0)", ", dropout: 0.0").empty());
+  CHECK(gpt2(R"("scale_attn_weights": true, "reorder_and_upcast_attn": true, "summary_type": "mean")").empty());
+
+  const auto bert = [&](const std::string& type, const std::string& keys) {
+    return failure(experiment_from(folder, "{\"model_type\": \"" + type + "\",\n" + keys + "}"));
+  };
+  CHECK(names(bert("bert", R"("hidden_act": "relu")"), "hidden_act"));
+  CHECK(names(bert("roberta", R"("is_decoder": true)"), "is_decoder"));
+  CHECK(names(bert("electra", R"("position_embedding_type": "relative_key")"), "position_embedding_type"));
+  CHECK(names(bert("distilbert", R"("activation": "relu")"), "activation"));
+  CHECK(bert("bert", R"("is_decoder": false, "use_cache": true, "initializer_range": 0.5)").empty());
+
+  const auto t5 = [&](const std::string& keys) {
+    return failure(experiment_from(folder, "{\"model_type\": \"t5\",\n" + keys + "}", "",
+                                   "{kind: text_seq2seq, train: {files: [pairs.jsonl]}, tokenizer: bytes}",
+                                   "seq2seq_lm"));
+  };
+  CHECK(names(t5(R"("dense_act_fn": "silu")"), "dense_act_fn"));
+  CHECK(names(t5(R"("is_gated_act": true)"), "is_gated_act"));
+  CHECK(t5(R"("feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new", "is_gated_act": true)").empty());
+  CHECK(
+      failure(experiment_from(folder, "{\"model_type\": \"vit\",\n\"qkv_bias\": false}", "", kImages, "classification"))
+          .find("qkv_bias false: ") != std::string::npos);
+}
+
+TEST_CASE("keys that config.json leaves out are the defaults of transformers' classes", "[experiment]") {
+  const TemporaryDirectory folder;
+  const auto distilbert = network_of<model::BertConfig>(experiment_from(folder, R"({"model_type": "distilbert"})"));
+  CHECK((distilbert.num_layers == 6 && distilbert.dropout_of_classifier() == 0.2));
+  const auto electra = network_of<model::BertConfig>(experiment_from(folder, R"({"model_type": "electra"})"));
+  CHECK((electra.size_of_embeddings() == 128 && electra.hidden_size == 256));
+  CHECK((electra.num_heads == 4 && electra.intermediate_size == 1024));
+  const auto bert = R"({"model_type": "bert", "pad_token_id": null})";
+  CHECK(!network_of<model::BertConfig>(experiment_from(folder, bert)).pad_token_id);
+  const auto vit = experiment_from(folder, R"({"model_type": "vit"})", "", kImages, "classification");
+  CHECK(network_of<model::VitConfig>(vit).layer_norm_epsilon == 1e-12);
+  const auto t5 =
+      experiment_from(folder, R"({"model_type": "t5", "d_model": 256})", "",
+                      "{kind: text_seq2seq, train: {files: [pairs.jsonl]}, tokenizer: bytes}", "seq2seq_lm");
+  CHECK(network_of<model::T5Config>(t5).size_of_head() == 64);
+}
+
+TEST_CASE("the decoder begins with the token of config.json, unless the user sets another",
+          "[experiment][regression]") {
+  const TemporaryDirectory folder;
+  const auto start_with = [&](const std::string& json, const std::string& key) {
+    const auto path = experiment_from(
+        folder, "{\"model_type\": \"t5\"" + json + "}", "",
+        "{kind: text_seq2seq, train: {files: [pairs.jsonl]}, tokenizer: bytes" + key + "}", "seq2seq_lm");
+    const LoadedExperiment loaded = load_experiment(path);
+    const auto* pairs = loaded.experiment.dataset.source.get_if<dataset::TextSeq2SeqConfig>();
+    REQUIRE(pairs != nullptr);
+    return pairs->decoder_start_token_id.value;
+  };
+  CHECK(start_with(R"(, "decoder_start_token_id": 7)", "") == 7);
+  CHECK(start_with(R"(, "decoder_start_token_id": 7)", ", decoder_start_token_id: auto") == 7);
+  CHECK(start_with(R"(, "decoder_start_token_id": 7)", ", decoder_start_token_id: 3") == 3);
+  CHECK(!start_with("", ""));
+  CHECK(!start_with(R"(, "decoder_start_token_id": null)", ""));
 }
 
 TEST_CASE("timm's config.json gives the kind by its architecture", "[experiment]") {

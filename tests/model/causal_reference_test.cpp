@@ -1,9 +1,13 @@
 // Our GPT-2 and Llama against transformers': logits, loss, every gradient, twenty steps of AdamW, from the same
 // weights; and the other way.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "kernels/linear_cross_entropy.h"
+#include "model/layers/rope.h"
 #include "model/recorded_model.h"
 
 namespace trainctl::model::causal_reference_test {
@@ -48,6 +52,16 @@ YarnRopeConfig yarn() {
 LongRopeConfig longrope() {
   LongRopeConfig config;
   for (int i = 0; i < 4; ++i) config.short_factor.push_back(1 + 0.1 * i), config.long_factor.push_back(2 + 0.5 * i);
+  config.original_max_position_embeddings = 16;
+  config.factor = 4;
+  return config;
+}
+
+/// The factors of the recorded cosines.
+LongRopeConfig rising_longrope() {
+  LongRopeConfig config;
+  config.short_factor = {1, 1.1, 1.2, 1.3};
+  config.long_factor = {2, 2.5, 3, 3.5};
   config.original_max_position_embeddings = 16;
   config.factor = 4;
   return config;
@@ -128,6 +142,60 @@ TEST_CASE("a cache gives the same logits token by token, and in pieces", "[model
       for (std::int64_t begin = 0; begin < 24; begin += piece) {
         const std::int64_t count = std::min(piece, 24 - begin);
         const at::Tensor logits = model->forward(ModelInput{.values = ids.narrow(1, begin, count), .cache = &cache});
+        CHECK(testing::difference(logits, whole.narrow(1, begin, count)) <= 1e-4);
+      }
+    }
+  }
+}
+
+TEST_CASE("rotary frequencies follow each document's length, as transformers has them for one sequence",
+          "[model][regression]") {
+  // Cosines and sines at position 5 of LlamaRotaryEmbedding, transformers 5.17, for sequences of 6 and of 18 tokens.
+  struct Expected {
+    LlamaConfig config;
+    std::vector<float> of_short;
+    std::vector<float> of_long;
+  };
+  const Expected cases[] = {
+      {scaled_llama(rising_longrope()),
+       {0.3474138F, 1.1003852F, 1.2236819F, 1.2247359F, -1.1744376F, 0.5377291F, 0.0510163F, 0.0047105F},
+       {-0.9811965F, 1.2003316F, 1.2245748F, 1.2247437F, 0.7329757F, 0.2433192F, 0.0204115F, 0.0017496F}},
+      {scaled_llama(DynamicRopeConfig{.factor = 2}, 16),
+       {0.2836622F, 0.8775826F, 0.9987503F, 0.9999875F, -0.9589243F, 0.4794255F, 0.0499792F, 0.005F},
+       {0.2836622F, 0.8941984F, 0.9990718F, 0.999992F, -0.9589243F, 0.4476708F, 0.0430754F, 0.004F}}};
+  at::Tensor documents = at::zeros_like(at::ones({1, 24}, at::kLong));
+  documents.narrow(1, 6, 18).fill_(1);
+  const at::Tensor positions = at::cat({at::arange(6), at::arange(18)}).unsqueeze(0);
+  for (const Expected& expected : cases) {
+    const RopeTables tables =
+        rope_tables(expected.config, positions, {.longest = 24, .by_token = lengths_of_documents(documents)});
+    const auto at_token = [&](std::int64_t token) {
+      return at::cat({tables.cosine.select(1, token), tables.sine.select(1, token)}, -1).flatten();
+    };
+    CHECK(testing::largest(at_token(5).sub(at::tensor(expected.of_short))) <= 1e-6);
+    CHECK(testing::largest(at_token(11).sub(at::tensor(expected.of_long))) <= 1e-6);
+  }
+}
+
+TEST_CASE("documents in a row, and a cache, don't change networks whose frequencies follow the length",
+          "[model][regression]") {
+  for (const LlamaConfig& config : {scaled_llama(longrope()), scaled_llama(DynamicRopeConfig{.factor = 2}, 16)}) {
+    const auto model = testing::ready_model(config, kTokens);
+    model->set_training(false);
+    const c10::NoGradGuard no_grad;
+    for (const NamedTensor& named : named_parameters(*model)) named.tensor.mul_(4);  // so that outputs differ visibly
+    const at::Tensor ids = at::ones({1, 24}, at::kLong).cumsum(1).mul(7).remainder(97);
+    at::Tensor documents = at::zeros_like(ids);
+    documents.narrow(1, 6, 18).fill_(1);
+    const at::Tensor packed = model->forward(ModelInput{.values = ids, .documents = documents});
+    CHECK(testing::difference(packed.narrow(1, 0, 6), model->forward(ids.narrow(1, 0, 6))) <= 1e-5);
+    CHECK(testing::difference(packed.narrow(1, 6, 18), model->forward(ids.narrow(1, 6, 18))) <= 1e-5);
+    for (const std::int64_t piece : {1, 5}) {
+      KeyValueCache cache;
+      for (std::int64_t begin = 0; begin < 24; begin += piece) {
+        const std::int64_t count = std::min(piece, 24 - begin);
+        const at::Tensor logits = model->forward(ModelInput{.values = ids.narrow(1, begin, count), .cache = &cache});
+        const at::Tensor whole = model->forward(ids.narrow(1, 0, begin + count));
         CHECK(testing::difference(logits, whole.narrow(1, begin, count)) <= 1e-4);
       }
     }

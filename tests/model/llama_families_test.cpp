@@ -62,7 +62,6 @@ TEST_CASE("a cache gives each family's logits token by token, and in pieces", "[
 
 TEST_CASE("documents packed into a row see only themselves in each family", "[model]") {
   for (const auto& [name, config] : testing::llama_families()) {
-    if (config.rope_scaling.get_if<LongRopeConfig>() != nullptr) continue;
     INFO(name);
     const auto model = spread_model(config);
     const c10::NoGradGuard no_grad;

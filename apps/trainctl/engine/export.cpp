@@ -8,6 +8,7 @@
 #include "card.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "engine.h"
 #include "exporters/export_graph.h"
@@ -97,7 +98,7 @@ pretrained::ExportLayout layout_of(exporters::ArtefactFormat format) {
 task::Metrics metrics_of(const CheckpointedRun& loaded, const cli::ExportOptions& options) {
   const fs::path known = fs::path(loaded.checkpoint).parent_path().parent_path() / "evaluation.json";
   if (fs::is_regular_file(known)) {
-    const auto json = nlohmann::ordered_json::parse(core::read_file(known), nullptr, /*allow_exceptions=*/false);
+    const auto json = core::parse_json_or_discard<nlohmann::ordered_json>(core::read_file(known));
     if (json.is_object() && json.value("step", std::int64_t{-1}) == loaded.run->step && json.contains("metrics")) {
       task::Metrics metrics;
       for (const auto& [name, value] : json["metrics"].items())
@@ -113,6 +114,14 @@ task::Metrics metrics_of(const CheckpointedRun& loaded, const cli::ExportOptions
 }
 
 /// Adds to the card what a program needs to run the graph: signature, transforms, tokens.
+/// Takes the tokenizer's special tokens, and the one with which a decoder begins.
+void take_special_tokens(const cli::EngineCall& call, exporters::ModelCard& card) {
+  card.facts.roles = open_tokenizer(call)->roles();
+  const dataset::SourceConfig& source = call.loaded.experiment.dataset.source;
+  if (const auto* pairs = source.get_if<dataset::TextSeq2SeqConfig>())
+    card.facts.decoder_start = pairs->start_token(card.facts.roles.pad);
+}
+
 void describe_graph(exporters::ModelCard& card, const cli::EngineCall& call, const train::Run& run) {
   const dataset::DatasetConfig& dataset = run.experiment.dataset;
   card.signature = exporters::signature_of(run.experiment.model.network, card.facts);
@@ -121,7 +130,7 @@ void describe_graph(exporters::ModelCard& card, const cli::EngineCall& call, con
         dataset::without_randomness(dataset.eval_transforms ? *dataset.eval_transforms : dataset.transforms);
   const std::optional<std::string> tokenizer = card.facts.vocab_size > 0 ? tokenizer_path(call) : std::nullopt;
   if (!tokenizer) return;
-  card.facts.roles = open_tokenizer(call)->roles();
+  take_special_tokens(call, card);
   card.bytes_are_tokens = *tokenizer == "bytes";
   card.max_length = config::facts_of(dataset.source).longest_text();
 }
@@ -244,7 +253,7 @@ std::optional<fs::path> tokenizer_beside(const cli::EngineCall& call, exporters:
       card.format == exporters::ArtefactFormat::hugging_face || card.format == exporters::ArtefactFormat::peft;
   const std::optional<std::string> path = tokenizer_path(call);
   if (card.facts.vocab_size == 0 || !takes_one || !path) return std::nullopt;
-  card.facts.roles = open_tokenizer(call)->roles();
+  take_special_tokens(call, card);
   if (*path != "bytes") return *path;
   core::log().info("no tokenizer files are written: the byte tokenizer has none");
   return std::nullopt;

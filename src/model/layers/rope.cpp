@@ -1,11 +1,14 @@
 #include "model/layers/rope.h"
 
 #include <ATen/TracerMode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -98,21 +101,68 @@ void scale(Rope& rope, const Llama3RopeConfig& llama3) {
   }
 }
 
-}  // namespace
+struct ScaledRope {
+  std::vector<double> frequencies;  // [d/2]
+  double attention_factor;
+};
 
-RopeTables rope_tables(const LlamaConfig& config, const at::Tensor& positions, std::int64_t longest) {
+/// Returns the frequencies of a sequence of `longest` tokens.
+ScaledRope scaled_rope(const LlamaConfig& config, std::int64_t longest) {
   Rope rope{
       .config = config, .longest = longest, .frequencies = plain_frequencies(config.rope_theta, config.size_of_head())};
   config.rope_scaling.visit([&](const auto& scaling) { scale(rope, scaling); });
-  const std::vector<float> frequencies(rope.frequencies.begin(), rope.frequencies.end());
-  const auto constant = [&] {
-    const at::tracer::impl::NoTracerDispatchMode
-        untraced;  // a trace would record how the constant is made, without its values
-    return at::tensor(frequencies).to(positions.device());
-  };
+  return {.frequencies = std::move(rope.frequencies), .attention_factor = rope.attention_factor};
+}
+
+/// Returns float [d/2].
+at::Tensor constant(const std::vector<double>& values, c10::Device device) {
+  // A trace would record how the constant is made, without its values.
+  const at::tracer::impl::NoTracerDispatchMode untraced;
+  const std::vector<float> floats(values.begin(), values.end());
+  return at::tensor(floats).to(device);
+}
+
+/// Returns what scale() computes for DynamicRopeConfig, for each token: int64 [B, T] -> float [B, T, d/2].
+at::Tensor dynamic_frequencies(const LlamaConfig& config, const at::Tensor& lengths) {
+  const auto trained = static_cast<double>(config.max_position_embeddings);
+  const auto size = static_cast<double>(config.size_of_head());
+  const double factor = config.rope_scaling.get_if<DynamicRopeConfig>()->factor;
+  const at::Tensor now = lengths.clamp_min(config.max_position_embeddings).to(at::kDouble).unsqueeze(-1);
+  const at::Tensor growth = now.mul(factor / trained).sub(factor - 1);
+  const at::Tensor base = growth.pow(size / (size - 2)).mul(config.rope_theta);  // [B, T, 1]
+  const at::Tensor powers =
+      at::arange(0, config.size_of_head(), 2, lengths.options().dtype(at::kDouble)).div(-size);  // [d/2]
+  return base.pow(powers).to(at::kFloat);
+}
+
+}  // namespace
+
+std::int64_t rope_version(const LlamaConfig& config, std::int64_t length) {
+  if (const auto* longrope = config.rope_scaling.get_if<LongRopeConfig>(); longrope != nullptr)
+    return length > longrope->original_max_position_embeddings ? 1 : 0;
+  if (config.rope_scaling.get_if<DynamicRopeConfig>() != nullptr)
+    return std::max<std::int64_t>(length - config.max_position_embeddings, 0);
+  return 0;
+}
+
+RopeTables rope_tables(const LlamaConfig& config, const at::Tensor& positions, const SequenceLengths& lengths) {
+  const at::Tensor places = positions.unsqueeze(-1).to(at::kFloat);
+  const ScaledRope usual = scaled_rope(config, lengths.longest);
+  const bool depends = lengths.by_token.defined() && rope_version(config, lengths.longest) != 0;
+  at::Tensor frequencies = constant(usual.frequencies, positions.device());
+  // Each sequence of a row has the frequencies of its own length, as if it were alone. The factor of attention is the
+  // same for all lengths.
+  if (depends && config.rope_scaling.get_if<LongRopeConfig>() != nullptr) {
+    const at::Tensor is_long =
+        lengths.by_token.gt(config.rope_scaling.get_if<LongRopeConfig>()->original_max_position_embeddings);
+    frequencies =
+        at::where(is_long.unsqueeze(-1), frequencies, constant(scaled_rope(config, 1).frequencies, positions.device()));
+  } else if (depends) {
+    frequencies = dynamic_frequencies(config, lengths.by_token);
+  }
   // Angles are in float, as in the models' training.
-  const at::Tensor angles = positions.unsqueeze(-1).to(at::kFloat).mul(constant());
-  return {.cosine = angles.cos().mul_(rope.attention_factor), .sine = angles.sin().mul_(rope.attention_factor)};
+  const at::Tensor angles = places.mul(frequencies);
+  return {.cosine = angles.cos().mul_(usual.attention_factor), .sine = angles.sin().mul_(usual.attention_factor)};
 }
 
 }  // namespace trainctl::model

@@ -15,7 +15,17 @@ struct RopeTables {
   at::Tensor sine;
 };
 
-/// `positions` int64 [T] or [B, T]; `longest` is one more than the largest of them.
-RopeTables rope_tables(const LlamaConfig& config, const at::Tensor& positions, std::int64_t longest);
+/// The tokens of each sequence, by which some scalings choose their frequencies.
+struct SequenceLengths {
+  std::int64_t longest = 0;  // at least as long as every sequence
+  at::Tensor by_token{};     // int64 [B, T], of the sequence that a token is in; undefined: all are `longest`
+};
+
+/// Returns a number that changes with the frequencies of all positions of a sequence; 0 for most scalings. As in
+/// transformers, `longrope` has another set beyond the pretraining's length, and `dynamic` one for each length.
+std::int64_t rope_version(const LlamaConfig& config, std::int64_t length);
+
+/// `positions` int64 [T] or [B, T].
+RopeTables rope_tables(const LlamaConfig& config, const at::Tensor& positions, const SequenceLengths& lengths);
 
 }  // namespace trainctl::model

@@ -14,9 +14,10 @@ namespace trainctl::tokenizer {
 Json parse_json(const std::filesystem::path& path, const std::string& bytes);
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path, const std::string& bytes);
-/// WordPiece as BERT has it; tokenizer_config.json beside says whether it is cased.
+/// WordPiece as BERT has it; tokenizer_config.json beside says whether it is cased. formats/side_files.h has the tokens
+/// that files beside a vocabulary add.
 std::unique_ptr<Tokenizer> read_vocab_txt(const std::filesystem::path& path);
-/// GPT-2's way: byte-level BPE, with `<|endoftext|>` where the vocabulary has it.
+/// Byte-level BPE of GPT-2, or as tokenizer_config.json or config.json beside says, of Qwen 2 or RoBERTa.
 std::unique_ptr<Tokenizer> read_vocab_and_merges(const std::filesystem::path& vocab,
                                                  const std::filesystem::path& merges);
 /// Whether the content is lines of a token in base64 and its rank.
@@ -24,8 +25,5 @@ bool is_tiktoken(const std::string& bytes);
 /// Llama 3's tokenizer.model.
 std::unique_ptr<Tokenizer> read_tiktoken(const std::filesystem::path& path, const std::string& bytes);
 std::unique_ptr<Tokenizer> read_sentence_piece(const std::filesystem::path& path, const std::string& bytes);
-
-/// tokenizer_config.json in the same directory; an empty object where there is none.
-Json config_beside(const std::filesystem::path& path);
 
 }  // namespace trainctl::tokenizer

@@ -2,6 +2,7 @@
 
 #include "core/file.h"
 #include "tokenizer/formats/formats.h"
+#include "tokenizer/formats/side_files.h"
 #include "tokenizer/pipeline/pipeline.h"
 
 namespace trainctl::tokenizer {
@@ -39,32 +40,24 @@ std::vector<AddedToken> read_added_tokens(const JsonCursor& json, const Vocabula
   return tokens;
 }
 
-/// Reads the content of a token that a configuration names, as a text or an object.
-std::optional<std::string> named_token(const Json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end()) return std::nullopt;
-  if (found->is_string()) return found->get<std::string>();
-  if (found->is_object() && found->contains("content") && (*found)["content"].is_string())
-    return (*found)["content"].get<std::string>();
-  return std::nullopt;
-}
-
-void apply_config(const Json& config, const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
-                  SpecialTokenIds& roles) {
-  const auto set = [&](std::optional<std::int32_t>& role, const char* key) {
-    const auto name = named_token(config, key);
-    if (!name) return;
-    for (const AddedToken& token : added)
-      if (token.content == *name) role = static_cast<std::int32_t>(token.id);
-    if (const auto id = vocabulary.find(*name)) role = static_cast<std::int32_t>(*id);
-  };
-  set(roles.pad, "pad_token");
-  set(roles.unknown, "unk_token");
-  set(roles.begin, "cls_token");
-  set(roles.begin, "bos_token");
-  set(roles.end, "sep_token");
-  set(roles.end, "eos_token");
-  set(roles.mask, "mask_token");
+/// Puts in place of a WordPiece tokenizer's normalizer the one that transformers' class for BERT makes: from the keys
+/// of tokenizer_config.json, whatever tokenizer.json says. Returns whether it did.
+bool take_bert_normalizer(Json& document, const Json& config, const std::string& tokenizer_class) {
+  if (!config.contains("tokenizer_class") && !config.contains("do_lower_case")) return false;
+  if (tokenizer_class != "BertTokenizer" && tokenizer_class != "DistilBertTokenizer" &&
+      tokenizer_class != "ElectraTokenizer")
+    return false;
+  const auto found = document.find("normalizer");
+  if (found == document.end() || !found->is_object() || found->value("type", Json()) != "BertNormalizer") return false;
+  const auto value = [&](const char* key, const Json& otherwise) { return config.value(key, otherwise); };
+  const Json made = {{"type", "BertNormalizer"},
+                     {"clean_text", true},
+                     {"handle_chinese_chars", value("tokenize_chinese_chars", true)},
+                     {"strip_accents", value("strip_accents", nullptr)},
+                     {"lowercase", value("do_lower_case", true)}};
+  if (*found == made) return false;
+  *found = made;
+  return true;
 }
 
 /// Returns null if the key is missing.
@@ -76,7 +69,9 @@ JsonCursor part_or_null(const JsonCursor& json, std::string_view key) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path, const std::string& bytes) {
-  const Json document = parse_json(path, bytes);
+  Json document = parse_json(path, bytes);
+  const Json config = config_beside(path);
+  const bool is_remade = take_bert_normalizer(document, config, tokenizer_class_beside(path, config));
   const JsonCursor json(document, path.string() + ": ");
   PipelineParts parts;
   parts.characters = std::make_shared<const Characters>();
@@ -90,9 +85,20 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
   parts.decoder = read_decoder(part_or_null(json, "decoder"), parts.characters);
   if (json.has("added_tokens"))
     parts.added = read_added_tokens(json.at("added_tokens"), parts.model->vocabulary(), parts.normalizer.get());
-  parts.roles = roles_by_name(parts.model->vocabulary(), parts.added, parts.model->unknown());
-  apply_config(config_beside(path), parts.model->vocabulary(), parts.added, parts.roles);
-  parts.fingerprint = "tokenizer.json:" + core::checksum(std::string_view(bytes));
+  const Vocabulary& vocabulary = parts.model->vocabulary();
+  const KnownTokens known{.find = [&](std::string_view token) { return vocabulary.find(token); },
+                          .size = static_cast<std::uint32_t>(vocabulary.size())};
+  const std::size_t num_own = parts.added.size();
+  add_side_tokens(side_tokens_with_ids(path, config), known, parts.normalizer.get(), parts.added);
+  parts.roles = roles_by_name(vocabulary, parts.added, parts.model->unknown());
+  SpecialTokenIds usual = parts.roles;
+  set_roles(tokenizer_config_beside(path), known, parts.added, usual);
+  set_roles(config, known, parts.added, parts.roles);
+  parts.fingerprint = "tokenizer.json:" + core::checksum(std::string_view(bytes)) +
+                      fingerprint_of({parts.added.begin() + static_cast<std::ptrdiff_t>(num_own), parts.added.end()});
+  // Prepared texts have the end between documents.
+  if (parts.roles.end != usual.end) parts.fingerprint += ":end" + std::to_string(parts.roles.end.value_or(-1));
+  if (is_remade) parts.fingerprint += ":" + core::checksum(std::string_view(document["normalizer"].dump()));
   return make_pipeline(std::move(parts));
 }
 

@@ -1,0 +1,104 @@
+// Keys of transformers' config.json for which networks here compute one value alone, by family. A key of a family's
+// configuration class is in one of three places: its value becomes a key of `model`, it is in this table, or it has no
+// effect on what the network computes. model/llama_json.h has the keys of the families of llama. Without LibTorch.
+#pragma once
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainctl::model {
+
+/// A key of config.json that asks for what no network here does.
+struct RefusedKey {
+  std::string key;
+  std::string reason;        // "expected …"
+  std::string settled_by{};  // the key of the network that decides in its place if the user sets it; empty: none does
+};
+
+/// A key that must have one of some values where config.json has it.
+struct FixedKey {
+  std::string_view key;
+  std::string_view expected;  // a JSON list
+  std::string_view reason;
+};
+
+namespace detail {
+
+inline constexpr FixedKey kGpt2Fixed[] = {
+    {"activation_function", R"(["gelu_new", "gelu_pytorch_tanh"])", "expected gelu_new or gelu_pytorch_tanh"},
+    {"scale_attn_weights", "[true]", "attention divides its scores by the root of the head size; expected true"},
+    {"scale_attn_by_inverse_layer_idx", "[false]",
+     "attention of each layer has one scale; expected false, or weights of c_attn that hold the layer's factor"},
+    {"add_cross_attention", "[false, null]", "there is no encoder to attend to; expected false"},
+    {"tie_word_embeddings", "[true]", "the output layer is the token embeddings; expected true"},
+};
+inline constexpr FixedKey kBertFixed[] = {
+    {"hidden_act", R"(["gelu"])", "expected gelu"},
+    {"position_embedding_type", R"(["absolute"])", "expected absolute"},
+    {"is_decoder", "[false, null]", "attention sees all tokens; expected false, or a causal network such as gpt2"},
+    {"add_cross_attention", "[false, null]", "there is no encoder to attend to; expected false"},
+    {"tie_word_embeddings", "[true]", "the output layer of masked tokens is the token embeddings; expected true"},
+};
+inline constexpr FixedKey kDistilBertFixed[] = {
+    {"activation", R"(["gelu"])", "expected gelu"},
+    {"tie_word_embeddings", "[true]", "the output layer of masked tokens is the token embeddings; expected true"},
+};
+inline constexpr FixedKey kT5Fixed[] = {
+    {"feed_forward_proj", R"(["relu", "gated-gelu"])", "expected relu or gated-gelu"},
+};
+inline constexpr FixedKey kVitFixed[] = {
+    {"qkv_bias", "[true]", "queries, keys and values have a bias; expected true"},
+};
+
+inline std::span<const FixedKey> fixed_keys(std::string_view model_type) {
+  if (model_type == "gpt2") return kGpt2Fixed;
+  if (model_type == "bert" || model_type == "roberta" || model_type == "electra") return kBertFixed;
+  if (model_type == "distilbert") return kDistilBertFixed;
+  if (model_type == "t5") return kT5Fixed;
+  if (model_type == "vit" || model_type == "deit") return kVitFixed;
+  return {};
+}
+
+/// Adds the keys of T5 that say again, or otherwise, what feed_forward_proj says. transformers obeys them.
+inline void refuse_other_feed_forward(const nlohmann::json& config, std::vector<RefusedKey>& refused) {
+  const nlohmann::json form = config.value("feed_forward_proj", nlohmann::json("relu"));
+  const bool is_gated = form == "gated-gelu";
+  if (!is_gated && form != "relu") return;
+  const auto activation = config.find("dense_act_fn");
+  const bool agrees =
+      activation == config.end() ||
+      (is_gated ? *activation == "gelu_new" || *activation == "gelu_pytorch_tanh" : *activation == "relu");
+  if (!agrees)
+    refused.push_back({"dense_act_fn", "expected " + std::string(is_gated ? "gelu_new" : "relu") +
+                                           ", as feed_forward_proj is " + form.dump()});
+  if (const auto gated = config.find("is_gated_act"); gated != config.end() && *gated != is_gated)
+    refused.push_back({"is_gated_act", "expected " + std::string(is_gated ? "true" : "false") +
+                                           ", as feed_forward_proj is " + form.dump()});
+}
+
+}  // namespace detail
+
+/// Returns the keys that ask for what the network of a model_type can't do here. Those of the families of llama are
+/// model/llama_json.h's.
+inline std::vector<RefusedKey> refused_fixed_keys(const nlohmann::json& config) {
+  std::vector<RefusedKey> refused;
+  const auto type = config.find("model_type");
+  if (type == config.end() || !type->is_string()) return refused;
+  for (const FixedKey& fixed : detail::fixed_keys(type->get<std::string>())) {
+    const auto value = config.find(fixed.key);
+    if (value == config.end()) continue;
+    const nlohmann::json expected = nlohmann::json::parse(fixed.expected);
+    if (std::find(expected.begin(), expected.end(), *value) == expected.end())
+      refused.push_back({std::string(fixed.key), std::string(fixed.reason)});
+  }
+  if (*type == "t5") detail::refuse_other_feed_forward(config, refused);
+  if (const auto quantized = config.find("quantization_config"); quantized != config.end() && !quantized->is_null())
+    refused.push_back({"quantization_config", "weights are read in floating point alone; save them dequantized"});
+  return refused;
+}
+
+}  // namespace trainctl::model

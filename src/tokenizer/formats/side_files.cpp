@@ -1,0 +1,279 @@
+#include "tokenizer/formats/side_files.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "tokenizer/formats/formats.h"
+
+namespace trainctl::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMostBytesBeside = std::uint64_t{1} << 30;
+constexpr const char* kMap = "special_tokens_map.json";
+constexpr const char* kAdded = "added_tokens.json";
+constexpr const char* kConfig = "tokenizer_config.json";
+constexpr const char* kDecoder = "added_tokens_decoder";
+constexpr const char* kListed = "extra_special_tokens";
+constexpr const char* kOldListed = "additional_special_tokens";
+
+/// transformers' order.
+constexpr std::array kNamedTokens{"bos_token", "eos_token", "unk_token", "sep_token",
+                                  "pad_token", "cls_token", "mask_token"};
+
+/// Returns an object; an empty one if there is no such file, or it holds something else.
+Json object_beside(const fs::path& path, const char* name) {
+  const fs::path file = path.parent_path() / name;
+  if (!fs::exists(file)) return Json::object();
+  Json json = parse_json(file, core::read_file(file, kMostBytesBeside));
+  return json.is_object() ? json : Json::object();
+}
+
+AddedToken special_named(std::string content) {
+  AddedToken token;
+  token.content = std::move(content);
+  token.special = true;
+  return token;
+}
+
+/// Reads a token that is written as an object.
+AddedToken read_token(const JsonCursor& json, bool is_special) {
+  AddedToken token;
+  token.content = json.text("content");
+  token.single_word = json.flag_or("single_word", false);
+  token.left_strip = json.flag_or("lstrip", false);
+  token.right_strip = json.flag_or("rstrip", false);
+  token.special = is_special;
+  token.normalized = json.flag_or("normalized", !is_special);
+  return token;
+}
+
+/// Reads a special token that is written as a text or an object; none for another value.
+std::optional<AddedToken> read_special(const Json& value, const std::string& place) {
+  if (value.is_string()) return special_named(value.get<std::string>());
+  if (value.is_object() && value.contains("content")) return read_token(JsonCursor(value, place), true);
+  return std::nullopt;
+}
+
+std::uint32_t read_id(const std::string& text, const std::string& place) {
+  std::uint32_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size() || id > kMaxTokenId)
+    throw core::Error(place + ": expected the id of a token, got '" + text + "'");
+  return id;
+}
+
+/// Returns the special tokens that the configuration lists without a role.
+std::vector<AddedToken> listed_tokens(const Json& config, const char* key, const std::string& place) {
+  std::vector<AddedToken> tokens;
+  const auto list = config.find(key);
+  if (list == config.end() || !list->is_structured()) return tokens;
+  for (const Json& value : *list)
+    if (auto token = read_special(value, place + key)) tokens.push_back(std::move(*token));
+  return tokens;
+}
+
+std::string place_in(const fs::path& path, const char* name) {
+  return (path.parent_path() / name).string() + ": ";
+}
+
+/// Returns the contents of the tokens that make one of added_tokens.json special. As in transformers, those that
+/// special_tokens_map.json lists without a role don't.
+std::set<std::string> special_contents(const Json& config, const fs::path& path) {
+  std::set<std::string> contents;
+  for (const char* key : kNamedTokens)
+    if (auto name = named_token(config, key)) contents.insert(std::move(*name));
+  for (const AddedToken& token : listed_tokens(config, kListed, place_in(path, kConfig)))
+    contents.insert(token.content);
+  return contents;
+}
+
+std::vector<SideToken> sorted_by_id(std::vector<SideToken> tokens) {
+  std::stable_sort(tokens.begin(), tokens.end(),
+                   [](const SideToken& one, const SideToken& other) { return *one.id < *other.id; });
+  return tokens;
+}
+
+}  // namespace
+
+Json tokenizer_config_beside(const fs::path& path) {
+  return object_beside(path, kConfig);
+}
+
+Json config_beside(const fs::path& path) {
+  Json config = tokenizer_config_beside(path);
+  if (const auto old = config.find(kOldListed); old != config.end()) {
+    const Json list = *old;
+    config.erase(kOldListed);
+    if (!config.contains(kListed)) config[kListed] = list;
+  }
+  if (config.contains(kDecoder)) return config;
+  const Json map = object_beside(path, kMap);
+  for (const auto& [key, value] : map.items()) config[key] = value;
+  return config;
+}
+
+Json model_config_beside(const fs::path& path) {
+  return object_beside(path, "config.json");
+}
+
+std::string tokenizer_class_beside(const fs::path& path, const Json& config) {
+  if (const auto name = config.find("tokenizer_class"); name != config.end() && name->is_string()) {
+    std::string found = name->get<std::string>();
+    if (found.ends_with("Fast")) found.resize(found.size() - 4);
+    return found;
+  }
+  static const std::map<std::string, std::string> kClasses = {{"bert", "BertTokenizer"},
+                                                              {"distilbert", "DistilBertTokenizer"},
+                                                              {"electra", "ElectraTokenizer"},
+                                                              {"gpt2", "GPT2Tokenizer"},
+                                                              {"roberta", "RobertaTokenizer"},
+                                                              {"qwen2", "Qwen2Tokenizer"},
+                                                              {"qwen3", "Qwen2Tokenizer"},
+                                                              {"t5", "T5Tokenizer"},
+                                                              {"llama", "LlamaTokenizer"},
+                                                              {"mistral", "LlamaTokenizer"},
+                                                              {"gemma", "GemmaTokenizer"},
+                                                              {"gemma2", "GemmaTokenizer"},
+                                                              {"xlm-roberta", "XLMRobertaTokenizer"}};
+  const Json model = model_config_beside(path);
+  const auto type = model.find("model_type");
+  if (type == model.end() || !type->is_string()) return "";
+  const auto found = kClasses.find(type->get<std::string>());
+  return found == kClasses.end() ? "" : found->second;
+}
+
+void require_class(const std::string& found, std::span<const std::string_view> expected, const fs::path& path,
+                   std::string_view form, std::string_view hint) {
+  if (found.empty() || std::find(expected.begin(), expected.end(), found) != expected.end()) return;
+  throw core::Error(place_in(path, kConfig) + "tokenizer_class is " + found + ", whose " + std::string(form) +
+                    " isn't read here; expected " +
+                    core::list_words(std::vector<std::string>(expected.begin(), expected.end()), "or"))
+      .hint(std::string(hint));
+}
+
+std::optional<std::string> named_token(const Json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found == config.end()) return std::nullopt;
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_object() && found->contains("content") && (*found)["content"].is_string())
+    return (*found)["content"].get<std::string>();
+  return std::nullopt;
+}
+
+std::vector<SideToken> side_tokens_with_ids(const fs::path& path, const Json& config) {
+  std::vector<SideToken> tokens;
+  const std::set<std::string> special = special_contents(config, path);
+  if (const auto decoder = config.find(kDecoder); decoder != config.end() && decoder->is_object()) {
+    const std::string place = place_in(path, kConfig) + kDecoder;
+    for (const auto& [id, value] : decoder->items()) {
+      const JsonCursor json(value, place + "." + id);
+      AddedToken token = read_token(json, json.flag_or("special", false));
+      token.special = token.special || special.contains(token.content);
+      tokens.push_back({.token = std::move(token), .id = read_id(id, place), .place = place});
+    }
+    return sorted_by_id(std::move(tokens));
+  }
+  const Json listed = object_beside(path, kAdded);
+  for (const auto& [content, id] : listed.items()) {
+    AddedToken token;
+    token.content = content;
+    token.special = special.contains(content);
+    token.normalized = !token.special;
+    const std::string place = place_in(path, kAdded) + "'" + content + "'";
+    tokens.push_back({.token = std::move(token), .id = read_id(id.dump(), place), .place = place});
+  }
+  return sorted_by_id(std::move(tokens));
+}
+
+std::vector<SideToken> side_tokens(const fs::path& path, const Json& config, std::span<const UsualToken> usual) {
+  std::vector<SideToken> tokens = side_tokens_with_ids(path, config);
+  const std::string place = place_in(path, kConfig);
+  const auto add = [&](std::optional<AddedToken> token, const std::string& key, bool is_usual) {
+    if (token) tokens.push_back({.token = std::move(*token), .place = place + key, .is_usual = is_usual});
+  };
+  for (const char* key : kNamedTokens) {
+    const auto given = config.find(key);
+    if (given != config.end()) {
+      add(read_special(*given, place + key), key, false);
+      continue;
+    }
+    for (const UsualToken& one : usual)
+      if (std::string_view(one.key) == key) add(special_named(std::string(one.content)), key, true);
+  }
+  // Tokens with roles that only the model's own class knows.
+  for (const auto& [key, value] : config.items())
+    if (key.ends_with("_token") && value.is_string() &&
+        std::find(kNamedTokens.begin(), kNamedTokens.end(), std::string_view(key)) == kNamedTokens.end())
+      add(special_named(value.get<std::string>()), key, false);
+  for (const char* key : {kListed, kOldListed})
+    for (AddedToken& token : listed_tokens(config, key, place)) add(std::move(token), key, false);
+  return tokens;
+}
+
+void add_side_tokens(const std::vector<SideToken>& tokens, const KnownTokens& known, const Normalizer* normalizer,
+                     std::vector<AddedToken>& added) {
+  const auto is_known = [&](const SideToken& side) { return known.find(side.token.content).has_value(); };
+  std::set<std::string> contents;
+  std::uint32_t next = known.size;
+  for (const AddedToken& token : added) {
+    contents.insert(token.content);
+    next = std::max(next, token.id + 1);
+  }
+  // Usual tokens that the vocabulary lacks count where a file's come behind them.
+  const bool has_new = std::any_of(tokens.begin(), tokens.end(), [&](const SideToken& side) {
+    return !side.id && !side.is_usual && !is_known(side) && !contents.contains(side.token.content);
+  });
+  for (const SideToken& side : tokens) {
+    if (side.token.content.empty() || (side.is_usual && !has_new && !is_known(side))) continue;
+    if (!contents.insert(side.token.content).second) continue;
+    AddedToken token = side.token;
+    const std::optional<std::uint32_t> id = known.find(token.content);
+    token.id = id ? *id : next++;
+    if (token.id > kMaxTokenId) throw core::Error(side.place + ": too many tokens");
+    if (side.id && *side.id != token.id)
+      throw core::Error(side.place + ": '" + token.content + "' has id " + std::to_string(*side.id) +
+                        ", but transformers gives it " + std::to_string(token.id) +
+                        (id ? ", its id in the vocabulary" : ", the first one behind the vocabulary"))
+          .hint("use the tokenizer.json of the model, or the vocabulary that these tokens were added to");
+    token.pattern = token.normalized ? normalized(normalizer, token.content) : token.content;
+    added.push_back(std::move(token));
+  }
+}
+
+void set_roles(const Json& config, const KnownTokens& known, const std::vector<AddedToken>& added,
+               SpecialTokenIds& roles) {
+  const auto set = [&](std::optional<std::int32_t>& role, const char* key) {
+    const auto name = named_token(config, key);
+    if (!name) return;
+    for (const AddedToken& token : added)
+      if (token.content == *name) role = static_cast<std::int32_t>(token.id);
+    if (const auto id = known.find(*name)) role = static_cast<std::int32_t>(*id);
+  };
+  set(roles.pad, "pad_token");
+  set(roles.unknown, "unk_token");
+  set(roles.begin, "cls_token");
+  set(roles.begin, "bos_token");
+  set(roles.end, "sep_token");
+  set(roles.end, "eos_token");
+  set(roles.mask, "mask_token");
+}
+
+std::string fingerprint_of(const std::vector<AddedToken>& added) {
+  if (added.empty()) return "";
+  std::string all;
+  for (const AddedToken& token : added)
+    all += std::to_string(token.id) + (token.single_word ? 'w' : '-') + (token.left_strip ? 'l' : '-') +
+           (token.right_strip ? 'r' : '-') + (token.normalized ? 'n' : '-') + (token.special ? 's' : '-') +
+           token.content + '\n';
+  return ":" + core::checksum(std::string_view(all));
+}
+
+}  // namespace trainctl::tokenizer

@@ -1,0 +1,292 @@
+// Tokens that tokenizer_config.json, special_tokens_map.json and added_tokens.json add to each form of a vocabulary.
+// Expected ids are those of AutoTokenizer (transformers 5.17, tokenizers 0.23).
+#include <bit>
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "support/temporary_directory.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/unicode/byte_chars.h"
+
+namespace trainctl::tokenizer::side_files_test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using Ids = std::vector<std::int32_t>;
+using Json = nlohmann::json;
+using testing::TemporaryDirectory;
+
+struct File {
+  std::string name;
+  std::string bytes;
+};
+
+/// A directory that has these files alone.
+class Files {
+ public:
+  explicit Files(const std::vector<File>& files) {
+    for (const File& file : files) folder_.write(file.name, file.bytes);
+  }
+  std::unique_ptr<Tokenizer> load() const { return load_tokenizer(folder_.path()); }
+  std::string refusal() const {
+    try {
+      load_tokenizer(folder_.path());
+    } catch (const core::Error& error) {
+      return error.text();
+    }
+    return "loaded";
+  }
+
+ private:
+  TemporaryDirectory folder_;
+};
+
+Ids ids_of(const Tokenizer& tokenizer, std::string_view text, SpecialTokens special = SpecialTokens::leave_out) {
+  const Ids ids = tokenizer.encode(text, {special, std::nullopt}).ids;
+  if (special == SpecialTokens::leave_out) {
+    Ids alone;
+    tokenizer.append_ids(text, alone);
+    CHECK(alone == ids);
+  }
+  return ids;
+}
+
+/// An added_tokens_decoder of special tokens with ids from `first` on.
+std::string decoder(std::uint32_t first, const std::vector<std::string>& contents, const std::string& more = "") {
+  Json json = more.empty() ? Json::object() : Json::parse(more);
+  for (const std::string& content : contents)
+    json["added_tokens_decoder"][std::to_string(first++)] = {{"content", content},   {"lstrip", false},
+                                                             {"rstrip", false},      {"normalized", false},
+                                                             {"single_word", false}, {"special", true}};
+  return json.dump();
+}
+
+const File kWords{"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n[\n]\nent\nthe\nfox\n<\ns\n>\n"};
+
+/// Byte-level BPE: every byte, "th" and "the".
+std::vector<File> byte_level(std::vector<File> more) {
+  Json vocabulary;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char one = static_cast<char>(byte);
+    vocabulary[bytes_to_chars({&one, 1})] = byte;
+  }
+  vocabulary["th"] = 256;
+  vocabulary["the"] = 257;
+  more.push_back({"vocab.json", vocabulary.dump()});
+  more.push_back({"merges.txt", "#version: 0.2\nt h\nth e\n"});
+  return more;
+}
+
+// A SentencePiece model in protobuf's wire format.
+std::string number(std::uint64_t value) {
+  std::string bytes;
+  do {
+    bytes += static_cast<char>((value & 127) | (value > 127 ? 128 : 0));
+    value >>= 7;
+  } while (value > 0);
+  return bytes;
+}
+std::string message(int field, const std::string& bytes) {
+  return number(static_cast<std::uint64_t>(field) << 3 | 2) + number(bytes.size()) + bytes;
+}
+std::string varint(int field, std::int64_t value) {
+  return number(static_cast<std::uint64_t>(field) << 3) + number(static_cast<std::uint64_t>(value));
+}
+std::string piece(const std::string& text, float score, int type = 1) {
+  const auto bits = std::bit_cast<std::uint32_t>(score);
+  std::string fixed;
+  for (int shift = 0; shift < 32; shift += 8) fixed += static_cast<char>(bits >> shift & 255);
+  return message(1, message(1, text) + number(2 << 3 | 5) + fixed + varint(3, type));
+}
+struct Roles {
+  int unknown, begin, end, pad;
+};
+/// `type`: 1 is Unigram, 2 is BPE. `keeps_spaces`: text isn't stripped.
+std::string spm(const std::string& pieces, int type, const Roles& roles, bool keeps_spaces) {
+  return pieces +
+         message(2, varint(3, type) + varint(40, roles.unknown) + varint(41, roles.begin) + varint(42, roles.end) +
+                        varint(43, roles.pad)) +
+         message(3, message(1, "identity") + (keeps_spaces ? varint(4, 0) : ""));
+}
+std::string t5_model() {
+  return spm(piece("<pad>", 0, 3) + piece("</s>", 0, 3) + piece("<unk>", 0, 2) + piece("\u2581", -2) +
+                 piece("\u2581the", -3) + piece("\u2581fox", -3.5F) + piece("the", -4) + piece("f", -5) +
+                 piece("o", -5.5F) + piece("x", -6) + piece("r", -6.5F) + piece("u", -7) + piece("n", -7.5F) +
+                 piece("s", -8) + piece("{", -9),
+             1, {.unknown = 2, .begin = -1, .end = 1, .pad = 0}, /*keeps_spaces=*/false);
+}
+std::string llama_model() {
+  return spm(piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + piece("th", 0) + piece("the", -1) +
+                 piece("\u2581the", -2) + piece("fo", -3) + piece("fox", -4) + piece("\u2581fox", -5) +
+                 piece("\u2581", -6) + piece("t", -7) + piece("h", -8) + piece("e", -9) + piece("f", -10) +
+                 piece("o", -11) + piece("x", -12),
+             2, {.unknown = 0, .begin = 1, .end = 2, .pad = -1}, /*keeps_spaces=*/true);
+}
+
+}  // namespace
+
+TEST_CASE("a vocab.txt has the tokens of the files beside it", "[tokenizer][regression]") {
+  const auto listed = Files({kWords, {"tokenizer_config.json", decoder(13, {"[ENT]"})}}).load();
+  CHECK(ids_of(*listed, "the [ENT] fox") == Ids{8, 13, 9});
+  CHECK(ids_of(*listed, "The [ent] fox[ENT]s") == Ids{8, 5, 7, 6, 9, 13, 11});
+  CHECK(listed->vocab_size() == 14);
+  CHECK(listed->token_of(13) == "[ENT]");
+  // A token of added_tokens.json that no role makes special is looked for in lower case.
+  const auto added = Files({kWords, {"added_tokens.json", R"({"[ENT]": 13})"}}).load();
+  CHECK(ids_of(*added, "The [ent] fox[ENT]s") == Ids{8, 13, 9, 13, 11});
+  const auto named = Files({kWords, {"special_tokens_map.json", R"({"mask_token": "<s>"})"}}).load();
+  CHECK(ids_of(*named, "the <s> fox") == Ids{8, 13, 9});
+  CHECK(named->roles().mask == 13);
+  for (const char* file : {"special_tokens_map.json", "tokenizer_config.json"}) {
+    const auto extra = Files({kWords, {file, R"({"additional_special_tokens": ["[ENT]"]})"}}).load();
+    CHECK(ids_of(*extra, "The [ent] fox[ENT]s") == Ids{8, 5, 7, 6, 9, 13, 11});
+  }
+  const auto around = Files({kWords, {"tokenizer_config.json", R"({"cls_token": "fox", "sep_token": "the"})"}}).load();
+  CHECK(ids_of(*around, "s", SpecialTokens::add) == Ids{9, 11, 8});
+  const auto plain = Files({kWords}).load();
+  CHECK(plain->fingerprint() != listed->fingerprint());
+  CHECK(plain->vocab_size() == 13);
+}
+
+TEST_CASE("a vocabulary with merges has the tokens of the files beside it", "[tokenizer][regression]") {
+  const std::string text = "<|im_start|>the's 12<|im_end|>";
+  const auto added = Files(byte_level({{"added_tokens.json", R"({"<|im_start|>": 258, "<|im_end|>": 259})"}})).load();
+  CHECK(ids_of(*added, text) == Ids{258, 257, 39, 115, 32, 49, 50, 259});
+  const auto named =
+      Files(byte_level({{"config.json", R"({"model_type": "gpt2"})"},
+                        {"special_tokens_map.json", R"({"eos_token": "<|im_end|>", "pad_token": "<|im_start|>"})"}}))
+          .load();
+  CHECK(ids_of(*named, text) == Ids{260, 257, 39, 115, 32, 49, 50, 259});
+  CHECK((named->roles().end == 259 && named->roles().pad == 260));
+  const auto prefixed =
+      Files(byte_level({{"tokenizer_config.json",
+                         R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true, "add_bos_token": true,
+                             "bos_token": "the"})"}}))
+          .load();
+  CHECK(ids_of(*prefixed, "a the") == Ids{32, 97, 32, 257});
+  CHECK(ids_of(*prefixed, "a the", SpecialTokens::add) == Ids{257, 32, 97, 32, 257});
+}
+
+TEST_CASE("Qwen's and RoBERTa's classes split text and surround it in their ways", "[tokenizer][regression]") {
+  const auto qwen =
+      Files(byte_level({{"tokenizer_config.json",
+                         decoder(258, {"<|endoftext|>", "<|im_start|>", "<|im_end|>"},
+                                 R"({"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>"})")}}))
+          .load();
+  CHECK(ids_of(*qwen, "<|im_start|>the's 12<|im_end|>") == Ids{259, 257, 39, 115, 32, 49, 50, 260});
+  CHECK(ids_of(*qwen, "e\u0301") == Ids{195, 169});
+  CHECK(ids_of(*qwen, "the\n\n12") == Ids{257, 10, 10, 49, 50});
+  CHECK(qwen->roles().end == 260);
+
+  std::vector<File> files = byte_level({{"config.json", R"({"model_type": "roberta"})"}});
+  Json vocabulary = Json::parse(files[1].bytes);
+  int id = 258;
+  for (const char* token : {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}) vocabulary[token] = id++;
+  files[1].bytes = vocabulary.dump();
+  const auto roberta = Files(files).load();
+  CHECK(ids_of(*roberta, "the <mask>", SpecialTokens::add) == Ids{258, 257, 32, 262, 260});
+}
+
+TEST_CASE("T5's sentinels and added tokens are found beside a SentencePiece model", "[tokenizer][regression]") {
+  const File model{"spiece.model", t5_model()};
+  const File t5{"config.json", R"({"model_type": "t5"})"};
+  const auto bare = Files({model, t5}).load();
+  const Ids ids = ids_of(*bare, "the <extra_id_0> fox < runs");
+  CHECK(ids == Ids{4, 114, 5, 3, 2, 3, 10, 11, 12, 13});
+  CHECK(bare->vocab_size() == 115);
+  CHECK(bare->decode(ids, SpecialTokens::add) == "the<extra_id_0> fox <unk> runs");
+  CHECK(bare->decode(ids, SpecialTokens::leave_out) == "the fox  runs");
+  CHECK(ids_of(*bare, "the fox</s> the") == Ids{4, 5, 1, 4});
+  CHECK(bare->encode("the <extra_id_0> fox", {SpecialTokens::leave_out, std::nullopt}).offsets ==
+        std::vector<TextRange>{{0, 3}, {4, 16}, {17, 20}});
+  const auto few = Files({model,
+                          t5,
+                          {"added_tokens.json", R"({"<": 17})"},
+                          {"tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 2})"}})
+                       .load();
+  CHECK(ids_of(*few, "the <extra_id_0> fox < runs") == Ids{4, 16, 5, 17, 3, 10, 11, 12, 13});
+  // A network without rows for them has no sentinels; a model without other files is the library's.
+  CHECK(Files({model, {"config.json", R"({"model_type": "t5", "vocab_size": 15})"}}).load()->vocab_size() == 15);
+  CHECK(Files({model}).load()->vocab_size() == 15);
+}
+
+TEST_CASE("text behind an added token of Llama begins with a space in the older class alone",
+          "[tokenizer][regression]") {
+  const auto llama = [](const std::string& legacy) {
+    return Files({{"tokenizer.model", llama_model()},
+                  {"tokenizer_config.json",
+                   decoder(16, {"<|im_start|>", "<|im_end|>"},
+                           R"({"tokenizer_class": "LlamaTokenizer", "legacy": )" + legacy + "}")}})
+        .load();
+  };
+  const auto now = llama("false");
+  const Ids ids = ids_of(*now, "<|im_start|>the fox<|im_end|>");
+  CHECK(ids == Ids{16, 4, 8, 17});
+  CHECK(now->decode(ids, SpecialTokens::add) == "<|im_start|>the fox<|im_end|>");
+  CHECK(ids_of(*now, "the fox<|im_end|> the fox", SpecialTokens::add) == Ids{1, 5, 8, 17, 5, 8});
+  CHECK(ids_of(*now, "<s>the") == Ids{1, 4});
+  const auto legacy = llama("true");
+  CHECK(ids_of(*legacy, "<|im_start|>the fox<|im_end|>") == Ids{16, 5, 8, 17});
+  CHECK(ids_of(*legacy, "the fox<|im_end|> the fox") == Ids{5, 8, 17, 5, 8});
+  CHECK(ids_of(*legacy, "<s>the") == Ids{1, 5});
+}
+
+TEST_CASE("side files that contradict a vocabulary are refused with their place", "[tokenizer]") {
+  CHECK_THAT(Files({kWords, {"added_tokens.json", R"({"[ENT]": 18})"}}).refusal(),
+             Contains("added_tokens.json: '[ENT]'") && Contains("has id 18") && Contains("13"));
+  CHECK_THAT(Files({kWords, {"tokenizer_config.json", decoder(8, {"[ENT]"})}}).refusal(),
+             Contains("tokenizer_config.json: added_tokens_decoder"));
+  CHECK_THAT(Files({kWords, {"tokenizer_config.json", R"({"tokenizer_class": "MPNetTokenizer"})"}}).refusal(),
+             Contains("tokenizer_class is MPNetTokenizer"));
+  CHECK_THAT(Files(byte_level({{"tokenizer_config.json", R"({"tokenizer_class": "CLIPTokenizer"})"}})).refusal(),
+             Contains("tokenizer_class is CLIPTokenizer"));
+  CHECK_THAT(Files({{"sentencepiece.bpe.model", llama_model()},
+                    {"tokenizer_config.json", R"({"tokenizer_class": "XLMRobertaTokenizer"})"}})
+                 .refusal(),
+             Contains("tokenizer_class is XLMRobertaTokenizer"));
+  const std::string shifted = R"({"model": {"type": "Unigram", "vocab": [["<s>", 0], ["<pad>", 0]]}})";
+  CHECK_THAT(Files({{"spiece.model", t5_model()}, {"tokenizer.json", shifted}}).refusal(),
+             Contains("spiece.model: id 0 is <pad>") && Contains("tokenizer.json"));
+}
+
+TEST_CASE("the files beside a tokenizer.json give roles, tokens and BERT's normalizer", "[tokenizer][regression]") {
+  Json words;
+  int id = 0;
+  for (const char* word : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "king", "The", "King"})
+    words[word] = id++;
+  const Json cased = {{"normalizer",
+                       {{"type", "BertNormalizer"},
+                        {"clean_text", true},
+                        {"handle_chinese_chars", true},
+                        {"strip_accents", nullptr},
+                        {"lowercase", false}}},
+                      {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+                      {"model",
+                       {{"type", "WordPiece"},
+                        {"unk_token", "[UNK]"},
+                        {"continuing_subword_prefix", "##"},
+                        {"max_input_chars_per_word", 100},
+                        {"vocab", words}}}};
+  const File json{"tokenizer.json", cased.dump()};
+  const auto plain = Files({json}).load();
+  CHECK(ids_of(*plain, "The King") == Ids{7, 8});
+  const auto lower =
+      Files({json, {"tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": true})"}}).load();
+  CHECK(ids_of(*lower, "The King") == Ids{5, 6});
+  CHECK(lower->fingerprint() != plain->fingerprint());
+  const auto other =
+      Files(
+          {json, {"tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": true})"}})
+          .load();
+  CHECK(ids_of(*other, "The King") == Ids{7, 8});
+
+  const auto roles =
+      Files({json, {"special_tokens_map.json", R"({"eos_token": "king", "pad_token": {"content": "the"}})"}}).load();
+  CHECK((roles->roles().end == 6 && roles->roles().pad == 5));
+  const auto more = Files({json, {"tokenizer_config.json", decoder(9, {"<x>"})}}).load();
+  CHECK(ids_of(*more, "The <x>King") == Ids{7, 9, 8});
+}
+
+}  // namespace trainctl::tokenizer::side_files_test
