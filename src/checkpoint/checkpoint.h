@@ -148,10 +148,16 @@ class StateReader final : public runtime::State {
   explicit StateReader(const Checkpoint& checkpoint);
   ~StateReader() override;
   void tensor(const std::string& name, at::Tensor& value) override;
+  /// A parameter of which the checkpoint has no slot, since it was frozen, keeps the values that it has.
+  void slot(const runtime::SlotKey& key, at::Tensor& value) override;
   void part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) override;
+  bool has(const std::string& name) override;
+  void begins_anew(const std::string& name) override;
   void integer(const std::string& name, std::int64_t& value) override;
   void number(const std::string& name, double& value) override;
   void text(const std::string& name, std::string& value) override;
+  /// Components and parameters' slots that the checkpoint lacks: "ema", "optimizer of layer.weight".
+  const std::vector<std::string>& begun_anew() const { return begun_anew_; }
   /// What a file's checksums don't confirm is an Error; tensors may hold anything then. Returns how many bytes were
   /// asked for.
   std::uint64_t finish();
@@ -167,6 +173,7 @@ class StateReader final : public runtime::State {
   const Checkpoint& checkpoint_;
   std::vector<Request> requests_;
   std::set<std::string> used_;
+  std::vector<std::string> begun_anew_;
 };
 
 /// Writes the model's tensors, or all of them, to one safetensors file, a few MiB at a time.

@@ -147,6 +147,31 @@ void StateReader::give_back(const std::string& name, T& value) {
   used_.insert(name);
 }
 
+bool StateReader::has(const std::string& name) {
+  const auto is_there = [&](const auto& named) {
+    const auto found = named.lower_bound(name);
+    const auto inside = named.lower_bound(name + ".");
+    return (found != named.end() && found->first == name) ||
+           (inside != named.end() && inside->first.starts_with(name + "."));
+  };
+  return is_there(checkpoint_.tensors()) || is_there(checkpoint_.values());
+}
+
+void StateReader::begins_anew(const std::string& name) {
+  if (begun_anew_.empty() || begun_anew_.back() != name) begun_anew_.push_back(name);
+}
+
+void StateReader::slot(const runtime::SlotKey& key, at::Tensor& value) {
+  const std::string component = key.slot.substr(0, key.slot.find('.'));  // "optimizer"
+  const auto& tensors = checkpoint_.tensors();
+  const bool has_any = tensors.contains(key.name()) ||
+                       std::any_of(tensors.lower_bound(component + "."), tensors.end(), [&](const auto& named) {
+                         return named.first.starts_with(component + ".") && named.first.ends_with("." + key.parameter);
+                       });
+  if (has_any) return tensor(key.name(), value);
+  begins_anew(component + " of " + key.parameter);
+}
+
 void StateReader::integer(const std::string& name, std::int64_t& value) {
   give_back(name, value);
 }

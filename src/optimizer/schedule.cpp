@@ -119,6 +119,9 @@ std::optional<Plateau> plateau_of(const ScheduleConfig& config, double peak_lr) 
 
 void Plateau::visit_state(runtime::State& state) {
   state.number("lr", lr_);
+  double saved_peak = peak_lr_;  // older checkpoints lack it
+  if (state.has("peak_lr")) state.number("peak_lr", saved_peak);
+  if (saved_peak != peak_lr_) lr_ *= peak_lr_ / saved_peak;  // the reductions so far apply to the new rate
   state.number("best", best_);
   state.integer("has_best", has_best_);
   state.integer("num_bad", num_bad_);

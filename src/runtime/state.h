@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,13 @@ class State {
   virtual void slot(const SlotKey& key, at::Tensor& value) { tensor(key.name(), value); }
   /// This rank's stretch of a tensor, flat.
   virtual void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) = 0;
+  /// Returns whether there is a value of this name, or a component. A loader may lack what a run has got since.
+  virtual bool has(const std::string& name) {
+    (void)name;
+    return true;
+  }
+  /// Hears of a component that it lacks, which begins anew.
+  virtual void begins_anew(const std::string& name) { (void)name; }
   virtual void integer(const std::string& name, std::int64_t& value) = 0;
   virtual void number(const std::string& name, double& value) = 0;
   virtual void text(const std::string& name, std::string& value) = 0;
@@ -59,6 +67,7 @@ class PrefixedState final : public State {
   void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) override {
     inner_.part(prefix_ + name, stretch, whole);
   }
+  bool has(const std::string& name) override { return inner_.has(prefix_ + name); }
   void integer(const std::string& name, std::int64_t& value) override { inner_.integer(prefix_ + name, value); }
   void number(const std::string& name, double& value) override { inner_.number(prefix_ + name, value); }
   void text(const std::string& name, std::string& value) override { inner_.text(prefix_ + name, value); }
@@ -73,6 +82,16 @@ template <class Component>
 void visit_as(State& state, const std::string& name, Component& component) {
   PrefixedState prefixed(state, name);
   component.visit_state(prefixed);
+}
+
+/// Shows a component that a run may have got since it was saved.
+template <class Component>
+void visit_optional(State& state, const std::string& name, std::optional<Component>& component) {
+  if (!component) return;
+  if (state.has(name))
+    visit_as(state, name, *component);
+  else
+    state.begins_anew(name);
 }
 
 }  // namespace trainctl::runtime

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/stop_signals.h"
 
 namespace trainctl::tracking {
 namespace {
@@ -19,7 +20,7 @@ class SpawnAttributes {
     ::posix_spawnattr_init(&attributes_);
     sigset_t blocked;
     sigemptyset(&blocked);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&blocked, signal);
+    for (const int signal : core::kStopSignals) sigaddset(&blocked, signal);
     ::posix_spawnattr_setsigmask(&attributes_, &blocked);
     ::posix_spawnattr_setpgroup(&attributes_, 0);
     ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);

@@ -22,6 +22,7 @@ struct RunStarted {
   std::int64_t num_eval_samples = 0;
   std::int64_t batch_size = 0;       // samples per step, over all ranks
   std::int64_t steps_per_epoch = 0;  // 0: unknown
+  std::int64_t schedule_offset = 0;  // steps of this batch by which epochs are ahead of the step, after another batch
   std::int64_t num_parameters = 0;
   std::string model;      // its kind
   std::string precision;  // as amp.mode

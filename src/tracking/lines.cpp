@@ -47,7 +47,8 @@ std::string length_text(const RunStarted& run) {
   if (run.batch_size > 0)
     text += " of " + core::format_count(run.batch_size) + (run.batch_size == 1 ? " sample" : " samples");
   if (run.steps_per_epoch > 0 && run.total_steps > 0) {
-    const double epochs = static_cast<double>(run.total_steps) / static_cast<double>(run.steps_per_epoch);
+    const double epochs =
+        static_cast<double>(run.total_steps + run.schedule_offset) / static_cast<double>(run.steps_per_epoch);
     text += ", " + core::format_digits(epochs, 3) + (epochs == 1 ? " epoch" : " epochs");
   }
   return text;

@@ -37,9 +37,11 @@ std::string clock(double seconds) {
 /// Formats "epoch 2/3"; "" for a run of one epoch, which the steps tell about.
 std::string epoch_text(const ProgressState& state) {
   const std::int64_t per_epoch = state.run.steps_per_epoch;
-  if (per_epoch <= 0 || state.run.total_steps <= per_epoch) return "";
-  const std::int64_t epoch = (std::max<std::int64_t>(state.now.step, 1) - 1) / per_epoch + 1;
-  return "epoch " + of_total(epoch, (state.run.total_steps + per_epoch - 1) / per_epoch);
+  const std::int64_t total = state.run.total_steps + state.run.schedule_offset;
+  if (per_epoch <= 0 || total <= per_epoch) return "";
+  const std::int64_t epoch =
+      (std::max<std::int64_t>(state.now.step, 1) - 1 + state.run.schedule_offset) / per_epoch + 1;
+  return "epoch " + of_total(epoch, (total + per_epoch - 1) / per_epoch);
 }
 
 std::vector<Part> parts_of(const ProgressState& state) {

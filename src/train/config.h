@@ -113,7 +113,9 @@ struct TrainConfig {
             "Steps between evaluations, and one at the end; `auto` evaluates at the end alone; 0 never "
             "evaluates.",
             config::at_least(0)),
-        field<&C::eval_steps>("Batches of an evaluation at most; left out, an evaluation takes the whole set.",
+        field<&C::eval_steps>("Batches of an evaluation at most, of a random sample that is the same in each "
+                              "evaluation and run; left out, an "
+                              "evaluation takes the whole set. `trainctl eval` takes all of it.",
                               config::at_least(1)),
         field<&C::early_stopping>("Ends the run when evaluations no longer improve."),
         field<&C::log_every>("Steps between log records.", config::at_least(1)),

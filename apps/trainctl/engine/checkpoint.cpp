@@ -13,10 +13,19 @@
 #include "train/run/restore.h"
 
 namespace trainctl::engine {
+namespace {
+
+void warn_of(const std::vector<std::string>& passed_over) {
+  for (const std::string& reason : passed_over) core::log().warning("a checkpoint is passed over: " + reason);
+}
+
+}  // namespace
 
 int run_checkpoint_consolidate(const cli::EngineCall& call) {
   const cli::ConsolidateOptions& options = call.options<cli::ConsolidateOptions>();
-  const checkpoint::Checkpoint checkpoint(train::step_directory_of(call.checkpoint));
+  std::vector<std::string> passed_over;
+  const checkpoint::Checkpoint checkpoint(train::step_directory_of(call.checkpoint, &passed_over));
+  warn_of(passed_over);
   checkpoint::consolidate(checkpoint, options.output,
                           options.everything ? checkpoint::Consolidated::everything : checkpoint::Consolidated::model);
   std::printf("%s\n", options.output.c_str());
@@ -28,7 +37,10 @@ int run_checkpoint_average(const cli::EngineCall& call) {
   const cli::AverageOptions& options = call.options<cli::AverageOptions>();
   std::vector<fs::path> sources;
   std::int64_t newest = 0;
-  for (const checkpoint::Found& found : checkpoint::find_complete(call.checkpoint)) {
+  std::vector<std::string> passed_over;
+  const std::vector<checkpoint::Found> complete = checkpoint::find_complete(call.checkpoint, &passed_over);
+  warn_of(passed_over);
+  for (const checkpoint::Found& found : complete) {
     if (sources.empty()) newest = found.step;
     if (found.step <= newest && static_cast<std::int64_t>(sources.size()) < options.last)  // not those of a way back
       sources.push_back(found.path);

@@ -314,10 +314,12 @@ void Training::prepare() {
 
 /// Logs that the run has finished, without the tracker, which would write to the finished run's files.
 void Training::tell_finished(const train::Run& run) const {
+  const bool stopped_early = run.early_stopping && run.early_stopping->is_over();
   core::log().info(directory_.string() + " has finished: it stands at step " + core::format_count(run.step) + " of " +
-                   core::format_count(run.length.total_steps) +
-                   ", and nothing is changed\n"
-                   "  try: a larger train.steps or train.epochs to go on, or another --run-dir to start anew");
+                   core::format_count(run.length.total_steps) + (stopped_early ? ", where it stopped early" : "") +
+                   ", and nothing is changed\n  try: a larger " +
+                   (stopped_early ? "train.early_stopping.patience" : "train.steps or train.epochs") +
+                   " to go on, or another --run-dir to start anew");
 }
 
 /// Creates again the files of a removed run directory that a later run needs; false if the directory was not removed.
@@ -349,7 +351,9 @@ int Training::train(train::RankContext rank) {
   if (world_ != nullptr && is_first(world_)) remember_job(run->global_batch);
   NoticeList heard(notices);
   if (!points.empty()) train::restore_first(*run, points, loaded_.flat, heard);
-  if (run->step >= run->length.total_steps && (was_finished_ || run->step > run->length.total_steps)) {
+  const bool is_stopped_early = run->early_stopping && run->early_stopping->is_over();
+  const bool is_past_end = run->step > run->length.total_steps;
+  if (is_past_end || (was_finished_ && (is_stopped_early || run->step == run->length.total_steps))) {
     if (run->is_first()) tell_finished(*run);
     return 0;
   }

@@ -41,6 +41,11 @@ void Checkpointer::save() {
   saved_step_ = run_.step;
 }
 
+void Checkpointer::save_again() {
+  saved_step_ = 0;
+  save();
+}
+
 bool Checkpointer::is_snapshot_due() const {
   return snapshots_ && run_.step % run_.experiment.checkpoint.in_memory->every == 0 && saved_step_ != run_.step;
 }

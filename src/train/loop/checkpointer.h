@@ -24,6 +24,8 @@ class Checkpointer {
 
   /// Saves the run, unless its step is saved already.
   void save();
+  /// Saves the run over the checkpoint of its step, which lacks the evaluation that was made since.
+  void save_again();
   bool is_snapshot_due() const;
   /// Copies the run into memory if a snapshot is due. A run whose processes are killed goes on from it, until the next
   /// checkpoint.

@@ -1,7 +1,10 @@
 #include "train/loop/logits_of_samples.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/any.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/isnan.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/tensor.h>
 
 #include <limits>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "train/loop/device_feed.h"
 
 namespace trainctl::train {
@@ -36,6 +40,10 @@ at::Tensor logits_of_samples(Run& run, tracking::Sink& sink) {
     sink.on(tracking::Progress{
         .step = run.step, .phase = "logits", .done = ++done, .total = run.data.eval->batches_per_epoch()});
   }
+  if (const std::int64_t absent = logits.isnan().any(1).sum().item<std::int64_t>(); absent > 0)
+    throw core::Error("--logits: " + core::format_count(absent) + " of " + core::format_count(logits.size(0)) +
+                      " samples have no finite logits: they can't be read, or the network gives none")
+        .hint("bad_samples.jsonl of the run lists samples that can't be read; repair or remove them");
   return logits;
 }
 

@@ -46,9 +46,7 @@ int Trainer::run() {
     while (run_.step < run_.length.total_steps && !is_stopped_early() && signal() == 0) {
       update_profile();
       if (!train_step()) break;
-      const TrainConfig& config = run_.experiment.train;
-      const bool evaluates =
-          run_.data.eval && (is_due(eval_interval(config)) || (is_last_step() && evaluates_at_end(config)));
+      const bool evaluates = is_evaluation_due();
       const bool saves = is_due(run_.experiment.checkpoint.every) || is_last_step();
       if (!evaluates && !saves && !checkpointer_.is_snapshot_due()) continue;
       const Pause pause(*this);
@@ -84,6 +82,7 @@ void Trainer::start() {
       .num_eval_samples = run_.data.eval ? run_.data.eval->num_samples() : 0,
       .batch_size = run_.global_batch,
       .steps_per_epoch = run_.length.steps_per_epoch,
+      .schedule_offset = run_.schedule_offset,
       .num_parameters = run_.num_parameters,
       .model = std::string(run_.experiment.model.network.kind()),
       .precision = std::string(config::name_of(run_.experiment.amp.mode)),
@@ -105,11 +104,10 @@ void Trainer::start() {
                                                                     .tell_ranks = options_.tell_doing,
                                                                     .compare = options_.diagnose_stall,
                                                                     .tell = print});
-  if (!is_last_step() || !run_.data.eval || !evaluates_at_end(run_.experiment.train) ||
-      run_.evaluated_step == run_.step)
-    return;
-  const Pause pause(*this);
-  evaluate();  // a signal ended it early
+  if (run_.step == 0 || !is_evaluation_due() || run_.evaluated_step == run_.step) return;
+  const Pause pause(*this);  // a signal broke the evaluation off, or came before it
+  evaluate();
+  if (!lacks_evaluation_) checkpointer_.save_again();
 }
 
 bool Trainer::train_step() {
@@ -232,6 +230,11 @@ void Trainer::finish(tracking::Outcome outcome, const std::string& error) {
                                 .provenance = provenance(run_, options_.config)};
   monitor_.summarize(summary);
   sink_.on(summary);
+}
+
+bool Trainer::is_evaluation_due() const {
+  const TrainConfig& config = run_.experiment.train;
+  return run_.data.eval && (is_due(eval_interval(config)) || (is_last_step() && evaluates_at_end(config)));
 }
 
 bool Trainer::is_stopped_early() const {

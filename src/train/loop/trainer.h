@@ -65,6 +65,8 @@ class Trainer {
   /// Returns the signal that this rank, or another one, was sent; or 0.
   int signal() const;
   bool is_stopped_early() const;
+  /// Returns whether the run is evaluated at its step.
+  bool is_evaluation_due() const;
   bool is_last_step() const { return run_.step == run_.length.total_steps; }
   bool is_due(std::int64_t every) const { return every > 0 && run_.step % every == 0; }
 

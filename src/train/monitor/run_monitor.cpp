@@ -70,7 +70,7 @@ void RunMonitor::log(const StepResult& last) {
   const double num_targets = run_.window[1].item<double>();
   tracking::StepLogged record;
   record.step = run_.step;
-  record.epoch = (run_.step - 1) / run_.length.steps_per_epoch;
+  record.epoch = (run_.step - 1 + run_.schedule_offset) / run_.length.steps_per_epoch;
   if (num_targets > 0) record.loss = run_.window[0].item<double>() / num_targets;
   record.lr = run_.lr_of_step(run_.step);
   if (last.grad_norm.defined()) record.grad_norm = last.grad_norm.item<double>();

@@ -45,6 +45,7 @@ dataset::LoaderOptions loader_options(const experiment::Experiment& experiment, 
           .most_workers = device.is_cpu() ? cores / 2 : cores - 1,
           .local_ranks = local_ranks,
           .share = {.rank = batch_ranks.rank(), .world = batch_ranks.size()},
+          .samples_evaluation = experiment.train.eval_steps.has_value(),
           .tell = [&notices](const std::string& text) {
             notices.push_back({tracking::Level::info, text});
           }};
@@ -101,6 +102,19 @@ StepSize step_size(const experiment::Experiment& experiment, const comm::Group& 
   return {.global_batch = *samples,
           .micro_batches = (*samples + per_round - 1) / per_round,
           .is_even = *samples % per_round == 0};
+}
+
+/// A warm-up as long as the run never reaches the learning rate that the file names.
+void warn_of_long_warmup(const optimizer::ScheduleConfig& schedule, const optimizer::RunLength& length,
+                         std::vector<tracking::Notice>& notices) {
+  const bool counts_epochs = schedule.interval == optimizer::LrInterval::epoch;
+  const std::int64_t units =
+      counts_epochs ? (length.total_steps + length.steps_per_epoch - 1) / length.steps_per_epoch : length.total_steps;
+  if (schedule.warmup == 0 || schedule.warmup < units) return;
+  notices.push_back({tracking::Level::warning, "optimizer.lr_scheduler.warmup takes " +
+                                                   core::format_count(schedule.warmup) +
+                                                   (counts_epochs ? " epochs" : " steps") + ", and the run has " +
+                                                   core::format_count(units) + ": it never reaches optimizer.lr"});
 }
 
 optimizer::RunLength run_length(const experiment::Experiment& experiment, const dataset::Loader& train,
@@ -326,6 +340,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   const auto companions = load_companions(experiment, *model, data, {device, channels_last, rank.dry_run, notices});
   const double peak_lr = scaled_lr(experiment, step.global_batch);
   const optimizer::RunLength length = run_length(experiment, *data.train, step.micro_batches);
+  warn_of_long_warmup(experiment.optimizer.lr_scheduler, length, notices);
   std::unique_ptr<distributed::Parallel> parallel =
       distributed::build(experiment.distributed, *mesh, *model, first_values, own.stages ? &*own.stages : nullptr);
   distributed::Parallel& laid_out = *parallel;
@@ -364,8 +379,28 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
 }
 
 double Run::lr_of_step(std::int64_t number) const {
-  return optimizer::lr_at(experiment.optimizer.lr_scheduler, peak_lr, number - 1, length) *
+  const optimizer::RunLength scheduled{.total_steps = length.total_steps + schedule_offset,
+                                       .steps_per_epoch = length.steps_per_epoch};
+  return optimizer::lr_at(experiment.optimizer.lr_scheduler, peak_lr, number - 1 + schedule_offset, scheduled) *
          (plateau ? plateau->factor() : 1.0);
+}
+
+void Run::place_in_schedule(std::int64_t offset, std::int64_t batch_before) {
+  const std::int64_t planned = length.total_steps + schedule_offset;
+  schedule_offset = 0;
+  if (experiment.train.epochs) {
+    schedule_offset = offset;
+    if (batch_before > 0 && batch_before != global_batch) {
+      const std::int64_t samples = data.train->num_samples();
+      const std::int64_t per_epoch_before = std::max<std::int64_t>(
+          1, experiment.dataset.drop_last ? samples / batch_before : (samples + batch_before - 1) / batch_before);
+      const std::int64_t units = step + offset;
+      const std::int64_t into_epoch = units % per_epoch_before * batch_before / global_batch;
+      schedule_offset =
+          units / per_epoch_before * length.steps_per_epoch + std::min(into_epoch, length.steps_per_epoch) - step;
+    }
+  }
+  length.total_steps = planned - schedule_offset;
 }
 
 amp::Autocast Run::autocast() const {
@@ -375,16 +410,24 @@ amp::Autocast Run::autocast() const {
 
 void Run::visit_state(runtime::State& state) {
   parallel->visit_state(state, *optimizer);
-  runtime::visit_as(state, "scaler", scaler);
-  if (ema) {
+  if (state.has("scaler") || !scaler.is_active())
+    runtime::visit_as(state, "scaler", scaler);
+  else
+    state.begins_anew("scaler");
+  if (ema && state.has("ema")) {
     runtime::PrefixedState averages(state, "ema");
     parallel->visit_averages(averages, *ema);
+  } else if (ema) {
+    state.begins_anew("ema");
   }
-  if (plateau) runtime::visit_as(state, "plateau", *plateau);
+  runtime::visit_optional(state, "plateau", plateau);
   runtime::visit_as(state, "best", best);
-  if (early_stopping) runtime::visit_as(state, "early_stopping", *early_stopping);
-  if (loss_spikes) runtime::visit_as(state, "loss_spikes", *loss_spikes);
+  runtime::visit_optional(state, "early_stopping", early_stopping);
+  runtime::visit_optional(state, "loss_spikes", loss_spikes);
   state.integer("step", step);
+  if (state.has("schedule_offset")) state.integer("schedule_offset", schedule_offset);  // older checkpoints lack it
+  last_lr = step > 0 ? lr_of_step(step) : 0;
+  if (state.has("lr")) state.number("lr", last_lr);
   state.integer("num_rollbacks", num_rollbacks);
   state.integer("data.epoch", next_sample.epoch);
   state.integer("data.sample", next_sample.sample);

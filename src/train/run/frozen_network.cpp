@@ -49,7 +49,7 @@ void tell_of_dropout(const model::NetworkConfig& network, std::vector<tracking::
 /// Returns the logits of a file, as far as a dry run reads it.
 at::Tensor load_logits(const std::string& path, const dataset::Datasets& data, const FrozenPlace& place) {
   if (place.dry_run == nullptr) return read_logits(path, data);
-  return at::zeros({data.train->num_samples(), data.train->spec().num_classes});
+  return at::zeros({1, data.train->spec().num_classes});  // the file is mapped, so that its size takes no memory
 }
 
 task::TeacherPtr load_teacher(const task::DistillationConfig& config, model::Model& student,

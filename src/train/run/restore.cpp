@@ -2,8 +2,10 @@
 
 #include <ATen/ops/full.h>
 
+#include <algorithm>
 #include <chrono>
 #include <sstream>
+#include <utility>
 
 #include "checkpoint/gather_texts.h"
 #include "checkpoint/node_snapshots.h"
@@ -47,6 +49,12 @@ void tell_differences(const checkpoint::Checkpoint& checkpoint, const checkpoint
   for (const std::string& name : reader.unused(&run.mesh->world()))
     sink.on(tracking::Notice{tracking::Level::warning,
                              "the checkpoint's " + name + " has no place in this run and is left out"});
+  if (const std::vector<std::string>& anew = reader.begun_anew(); purpose == Purpose::training && !anew.empty()) {
+    constexpr std::size_t kMostNamed = 5;
+    std::vector<std::string> named(anew.begin(), anew.begin() + std::min(std::ssize(anew), std::ptrdiff_t{kMostNamed}));
+    if (anew.size() > kMostNamed) named.push_back(core::format_count(anew.size() - kMostNamed) + " more");
+    sink.on(tracking::Notice{level, "new since the checkpoint, and begun here: " + core::list_words(named)});
+  }
   if (purpose == Purpose::training && checkpoint.info().data_fingerprint != run.data.fingerprint)
     sink.on(tracking::Notice{tracking::Level::warning, "the training data is not what the checkpoint was trained on"});
 }
@@ -72,6 +80,23 @@ std::string impossible_place(const Run& run, const checkpoint::Checkpoint& check
          std::to_string(run.next_sample.epoch) + ", after " + std::to_string(run.num_rollbacks) + " rollbacks";
 }
 
+/// Reads the run's state. What the checkpoint lacks or has in another shape is an Error with the keys that changed
+/// since.
+void visit_saved(Run& run, checkpoint::StateReader& reader, const checkpoint::Checkpoint& checkpoint,
+                 const std::map<std::string, std::string>& config) {
+  try {
+    run.visit_state(reader);
+  } catch (const core::Error& error) {
+    std::vector<std::string> changes;
+    for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
+      if (change.starts_with("model.") || change.starts_with("optimizer.") || change.starts_with("amp."))
+        changes.push_back(change);
+    if (changes.empty()) throw;
+    throw core::Error("a run can't go on with " + core::list_words(changes) + ": " + error.what())
+        .hint("set them as they were, or begin another run from these weights: model.init_from");
+  }
+}
+
 /// Restores the run. Returns the failure of any rank's files, or "".
 std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::string, std::string>& config,
                         tracking::Sink& sink, Purpose purpose) {
@@ -89,7 +114,10 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   if (!failure.empty()) return failure;
   checkpoint::StateReader reader(*checkpoint);
   run.optimizer->eval();  // as it was saved
-  run.visit_state(reader);
+  const std::int64_t offset_before = std::exchange(run.schedule_offset, 0);
+  visit_saved(run, reader, *checkpoint, config);
+  const std::int64_t saved_offset = std::exchange(run.schedule_offset, offset_before);
+  const double saved_lr = run.last_lr;
   try {
     bytes = reader.finish();
   } catch (const core::Error& error) {
@@ -98,10 +126,19 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   if (failure.empty()) failure = impossible_place(run, *checkpoint);
   failure = first_failure(group, failure, point.name());
   if (!failure.empty()) return failure;
-  if (purpose == Purpose::training) run.optimizer->train();
+  if (purpose == Purpose::training) {
+    run.optimizer->train();
+    run.place_in_schedule(saved_offset, checkpoint->info().global_batch);
+  }
   run.parallel->after_update();
   if (run.quantized_training) run.quantized_training->begin_step(run.step);
   tell_differences(*checkpoint, reader, run, config, sink, purpose);
+  if (purpose == Purpose::training && !checkpoint::changed_keys(checkpoint->info(), config).empty())
+    sink.on(tracking::Notice{tracking::Level::info, "goes on with step " + core::format_count(run.step + 1) + " of " +
+                                                        core::format_count(run.length.total_steps) +
+                                                        "; the learning rate was " + core::format_digits(saved_lr, 4) +
+                                                        ", and is " +
+                                                        core::format_digits(run.lr_of_step(run.step + 1), 4)});
   if (const std::map<std::string, double>& metrics = checkpoint->info().metrics; !metrics.empty()) {
     run.metrics.assign(metrics.begin(), metrics.end());
     run.evaluated_step = run.step;
@@ -176,11 +213,13 @@ void restore_first(Run& run, const std::vector<ResumePoint>& points, const std::
       .hint("--resume PATH takes another one, --resume never starts anew");
 }
 
-std::filesystem::path step_directory_of(const std::filesystem::path& path) {
-  std::vector<std::string> passed_over;
-  if (const std::optional<checkpoint::Found> found = checkpoint::find_newest(path, &passed_over)) return found->path;
+std::filesystem::path step_directory_of(const std::filesystem::path& path, std::vector<std::string>* passed_over) {
+  std::vector<std::string> damaged;
+  const std::optional<checkpoint::Found> found = checkpoint::find_newest(path, &damaged);
+  if (passed_over != nullptr) *passed_over = damaged;
+  if (found) return found->path;
   std::string reasons;
-  for (const std::string& reason : passed_over) reasons += "\n    " + reason;
+  for (const std::string& reason : damaged) reasons += "\n    " + reason;
   throw core::Error("no complete checkpoint in " + path.string() + reasons)
       .hint("give a run directory, its checkpoints directory, or one step_… directory");
 }

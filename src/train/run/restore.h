@@ -49,6 +49,8 @@ void restore_first(Run& run, const std::vector<ResumePoint>& points, const std::
                    tracking::Sink& sink);
 
 /// The step directory that `path` means (a step, checkpoints or run directory, whose newest complete one is taken).
-std::filesystem::path step_directory_of(const std::filesystem::path& path);
+/// `passed_over` gets what is wrong with newer ones.
+std::filesystem::path step_directory_of(const std::filesystem::path& path,
+                                        std::vector<std::string>* passed_over = nullptr);
 
 }  // namespace trainctl::train

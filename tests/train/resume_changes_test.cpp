@@ -1,0 +1,145 @@
+// What a run does that goes on with other values than it began with.
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "core/error.h"
+#include "small_run.h"
+#include "train/loop/trainer.h"
+#include "train/run/restore.h"
+
+namespace trainctl::train::resume_changes_test {
+
+using namespace trainctl;
+using namespace trainctl::train;
+using namespace trainctl::testing;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// Trains a run, from its newest checkpoint if it has one. Returns what it said.
+EventLog& train_on(const experiment::Experiment& experiment, const TemporaryDirectory& directory, EventLog& log,
+                   const std::map<std::string, std::string>& config = {}) {
+  const std::unique_ptr<Run> run = build_run(experiment);
+  const StopSignal stop;
+  const std::filesystem::path latest = directory.path() / "checkpoints/latest";
+  if (std::filesystem::exists(latest)) restore(*run, latest, config, log);
+  Trainer(*run, log, stop, {.run_directory = directory.path(), .config = config}).run();
+  return log;
+}
+
+/// Returns the learning rate of each step that was logged.
+std::vector<double> rates_of(const EventLog& log) {
+  std::vector<double> rates;
+  for (const tracking::StepLogged& one : log.all<tracking::StepLogged>()) rates.push_back(one.lr);
+  return rates;
+}
+
+std::string notices_of(const EventLog& log) {
+  std::string text;
+  for (const tracking::Notice& notice : log.all<tracking::Notice>()) text += notice.text + "\n";
+  return text;
+}
+
+/// Three epochs of 256 samples.
+experiment::Experiment epochs_experiment(std::int64_t epochs, std::int64_t batch_size, std::int64_t accumulation = 1) {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = std::nullopt;
+  experiment.train.epochs = epochs;
+  experiment.train.log_every = 1;
+  experiment.dataset.batch_size = batch_size;
+  experiment.accumulation.steps = accumulation;
+  experiment.optimizer.lr_scheduler.shape = optimizer::CosineScheduleConfig{};
+  return experiment;
+}
+
+}  // namespace
+
+TEST_CASE("another batch at a resume leaves the epochs, and the schedule goes by the data", "[train]") {
+  struct Batch {
+    std::int64_t size;
+    std::int64_t accumulation;
+    std::int64_t samples() const { return size * accumulation; }
+  };
+  const std::vector<Batch> batches{{32, 1}, {32, 2}, {48, 1}};
+  for (const Batch& before : batches)
+    for (const Batch& after : batches) {
+      INFO(before.samples() << " -> " << after.samples());
+      const TemporaryDirectory directory;
+      EventLog first, second, whole;
+      train_on(epochs_experiment(1, before.size, before.accumulation), directory, first);
+      train_on(epochs_experiment(3, after.size, after.accumulation), directory, second);
+      const TemporaryDirectory other;
+      train_on(epochs_experiment(3, after.size, after.accumulation), other, whole);
+      const std::int64_t per_epoch = (256 + after.samples() - 1) / after.samples();
+      const std::vector<double> rates = rates_of(second);
+      CHECK(std::ssize(rates) == 2 * per_epoch);
+      const std::vector<double> all = rates_of(whole);
+      CHECK(rates == std::vector<double>(all.begin() + per_epoch, all.end()));
+      CHECK(second.all<tracking::StepLogged>().back().epoch == 2);
+      CHECK(second.all<tracking::RunFinished>().at(0).outcome == tracking::Outcome::finished);
+    }
+}
+
+TEST_CASE("a second resume keeps what the first one made of the schedule", "[train]") {
+  const TemporaryDirectory directory;
+  EventLog first, second, third;
+  train_on(epochs_experiment(1, 32), directory, first);
+  train_on(epochs_experiment(2, 64), directory, second);
+  train_on(epochs_experiment(3, 64), directory, third);
+  CHECK(rates_of(second).size() == 4);
+  CHECK(rates_of(third).size() == 4);
+  CHECK(third.all<tracking::StepLogged>().back().step == 8 + 4 + 4);
+}
+
+TEST_CASE("a new learning rate keeps the reductions of a plateau", "[train]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.log_every = 1;
+  experiment.train.eval_every = 2;
+  experiment.optimizer.rule = optimizer::SgdConfig{.momentum = 0};
+  experiment.optimizer.lr = 0.1;
+  // The first evaluation is the best, and each later one reduces.
+  experiment.optimizer.lr_scheduler.shape =
+      optimizer::PlateauScheduleConfig{.factor = 0.5, .patience = 0, .threshold = 0.999};
+  experiment.train.steps = 4;
+  const TemporaryDirectory directory;
+  EventLog first, second;
+  CHECK(rates_of(train_on(experiment, directory, first)) == std::vector<double>{0.1, 0.1, 0.1, 0.1});
+  experiment.train.steps = 6;
+  experiment.optimizer.lr = 0.001;
+  CHECK(rates_of(train_on(experiment, directory, second)) == std::vector<double>{0.0005, 0.0005});
+}
+
+TEST_CASE("what is new since the checkpoint begins with the resume, and says so", "[train]") {
+  experiment::Experiment before = small_experiment();
+  before.train.steps = 4;
+  before.train.eval_every = 2;
+  before.model.freeze = {"fc*"};
+  const TemporaryDirectory directory;
+  EventLog first, second;
+  train_on(before, directory, first);
+  experiment::Experiment after = before;
+  after.train.steps = 8;
+  after.model.freeze = {};
+  after.optimizer.ema = optimizer::EmaConfig{.decay = 0.9};
+  after.train.early_stopping = EarlyStoppingConfig{.patience = 100};
+  after.optimizer.lr_scheduler.shape = optimizer::PlateauScheduleConfig{};
+  train_on(after, directory, second);
+  CHECK(second.all<tracking::RunFinished>().at(0).steps == 8);
+  const std::string told = notices_of(second);
+  CHECK_THAT(told, Contains("new since the checkpoint, and begun here: ") && Contains("ema") && Contains("plateau"));
+  CHECK_THAT(told, Contains("early_stopping") && Contains("optimizer of head.fc"));
+}
+
+TEST_CASE("what a run can't go on with is refused by its key", "[train]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 2;
+  const TemporaryDirectory directory;
+  EventLog log;
+  train_on(experiment, directory, log, {{"optimizer.kind", "adamw"}});
+  experiment.train.steps = 4;
+  experiment.optimizer.rule = optimizer::SgdConfig{.momentum = 0.9};
+  CHECK_THROWS_WITH(train_on(experiment, directory, log, {{"optimizer.kind", "sgd"}}),
+                    Contains("can't go on with optimizer.kind: adamw -> sgd"));
+}
+
+}  // namespace trainctl::train::resume_changes_test
