@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <random>
 #include <sstream>
@@ -71,16 +72,16 @@ std::int64_t read_port(const std::string& file, std::chrono::milliseconds timeou
   return port;
 }
 
-/// Connects on a separate thread. The client's handshake has no timeout, so a listener that never answers would block
-/// it. After the timeout the thread is left behind.
-c10::intrusive_ptr<c10d::TCPStore> connect_within(std::chrono::milliseconds timeout, std::string address,
-                                                  const c10d::TCPStoreOptions& options) {
-  using Store = c10::intrusive_ptr<c10d::TCPStore>;
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+/// Opens a connection on a separate thread. The client's handshake has no timeout, so a listener that never answers,
+/// such as a launcher's whose rank 0 has ended, would block it. After the timeout the thread is left behind.
+Store open_within(std::chrono::milliseconds timeout, std::function<Store()> open) {
   auto result = std::make_shared<std::promise<Store>>();
   std::future<Store> store = result->get_future();
-  std::thread([result, address = std::move(address), options] {
+  std::thread([result, open = std::move(open)] {
     try {
-      result->set_value(c10::make_intrusive<c10d::TCPStore>(address, options));
+      result->set_value(open());
     } catch (...) {
       result->set_exception(std::current_exception());
     }
@@ -92,7 +93,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect_within(std::chrono::milliseconds time
   return store.get();
 }
 
-c10::intrusive_ptr<c10d::TCPStore> connect(Launch launch, std::chrono::milliseconds timeout) {
+Store connect(Launch launch, std::chrono::milliseconds timeout) {
   if (launch.port == 0) launch.port = read_port(launch.port_file, timeout);
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(launch.port);
@@ -105,7 +106,9 @@ c10::intrusive_ptr<c10d::TCPStore> connect(Launch launch, std::chrono::milliseco
     if (!problem.empty()) throw core::Error(problem);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     options.timeout = std::max(left, kLeastHandshake);
-    return connect_within(options.timeout, launch.address, options);
+    return open_within(options.timeout, [address = launch.address, options] {
+      return Store(c10::make_intrusive<c10d::TCPStore>(address, options));
+    });
   } catch (const std::exception& error) {
     throw core::Error("rank " + std::to_string(launch.rank) + " cannot reach the store that " + keeper + " keeps at " +
                       launch.address + " port " + std::to_string(launch.port) + " within " + timeout_text(timeout) +
@@ -121,13 +124,15 @@ std::string timeout_text(std::chrono::milliseconds time) {
 }
 
 c10::intrusive_ptr<c10d::Store> StoreConnection::clone(const std::string& prefix_within) const {
-  return c10::make_intrusive<c10d::PrefixStore>(prefix + prefix_within, root->clone());
+  constexpr std::chrono::seconds kLongestHandshake{30};
+  Store own = open_within(kLongestHandshake, [root = root] { return root->clone(); });
+  return c10::make_intrusive<c10d::PrefixStore>(prefix + prefix_within, std::move(own));
 }
 
 Rendezvous::Rendezvous(const Launch& launch, std::chrono::milliseconds timeout)
     : launch_(launch), token_(random_token()) {
   const bool keeps_store = launch.rank == 0 && !launch.store_is_served;
-  c10::intrusive_ptr<c10d::Store> store = keeps_store ? open(launch, timeout) : connect(launch, timeout);
+  Store store = keeps_store ? Store(open(launch, timeout)) : connect(launch, timeout);
   if (launch.store_prefix.empty())
     connection_.root = std::move(store);
   else
