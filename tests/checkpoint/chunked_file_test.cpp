@@ -103,5 +103,24 @@ TEST_CASE("a byte that changed is found whatever of the file is in the page cach
                     Catch::Contains("is damaged: the checksum of bytes 16777216 to"));
 }
 
+TEST_CASE("a byte that changed is found however the ranges lie in the chunk", "[checkpoint]") {
+  const testing::TemporaryDirectory directory;
+  const std::filesystem::path path = directory.path() / "file";
+  const FileSums sums = write_chunked(path, {noise(kChunk + 100)}, core::Durability::disk);
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(1000);
+    file.put('\x7f');
+  }
+  prepare(path, GENERATE(PageCache::filled, PageCache::empty));
+  // The whole chunk, a part around the byte, and parts that don't have it.
+  for (const auto& [begin, size] :
+       {std::pair{std::size_t{0}, kChunk}, {std::size_t{0}, kChunk + 100}, {990, 20}, {5000, 100}}) {
+    std::vector<std::byte> into(size);
+    CHECK_THROWS_WITH(read_chunked({{path, sums, {{.begin = begin, .size = size, .into = into.data()}}}}),
+                      Catch::Contains("is damaged: the checksum of bytes 0 to"));
+  }
+}
+
 }  // namespace
 }  // namespace trainctl::checkpoint

@@ -117,6 +117,11 @@ TEST_CASE("a balanced order draws each class equally often, and is a function of
   for (std::size_t i = 0; i < 100; ++i) CHECK(drawn[i * 7] > 15);  // 50 each on average
   CHECK(make_balanced_order(labels, 3)->epoch(1)->at(77) == epoch->at(77));
   CHECK_FALSE(make_balanced_order(labels, 4)->epoch(1)->at(77).index == epoch->at(77).index);
+  const auto next = make_balanced_order(labels, 3)->epoch(2);
+  std::int64_t same = 0;
+  for (std::int64_t position = 0; position < 10'000; ++position)
+    same += next->at(position).index == epoch->at(position).index ? 1 : 0;
+  CHECK(same < 500);  // by chance some: a class of 100 samples is half of the draws
 }
 
 }  // namespace trainctl::dataset::sampler_test

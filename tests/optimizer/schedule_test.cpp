@@ -133,5 +133,17 @@ TEST_CASE("learning rates stay finite and within their bounds at odd lengths, an
   }
 }
 
+TEST_CASE("a plateau needs a gain beyond its threshold, in either direction", "[optimizer]") {
+  const auto reduced_by = [](Better better, std::vector<double> metrics) {
+    Plateau plateau({.better = better, .factor = 0.5, .patience = 0, .threshold = 0.1}, 1.0);
+    for (const double metric : metrics) plateau.observe(metric);
+    return plateau.factor();
+  };
+  for (const double flat : {0.5, 0.48, 0.52, 0.549}) CHECK(reduced_by(Better::higher, {0.5, flat}) == 0.5);
+  CHECK(reduced_by(Better::higher, {0.5, 0.56}) == 1);
+  for (const double flat : {0.5, 0.52, 0.48, 0.451}) CHECK(reduced_by(Better::lower, {0.5, flat}) == 0.5);
+  CHECK(reduced_by(Better::lower, {0.5, 0.44}) == 1);
+}
+
 }  // namespace
 }  // namespace trainctl::optimizer::schedule_test

@@ -79,6 +79,17 @@ TEST_CASE("Sums of gradients hide behind the backward pass, but for the last buc
   CHECK(exposed.step_ms == Approx(100 + 410));
 }
 
+TEST_CASE("What is gathered for the forward pass hides behind that pass alone", "[plan]") {
+  roofline::Operations operations;
+  operations.list = {work(roofline::WorkKind::product, roofline::Pass::forward, 50e9, 1e6),
+                     work(roofline::WorkKind::product, roofline::Pass::backward, 100e9, 1e6)};
+  DeviceRates rates = simple_rates();
+  rates.link_bytes_per_s = 1e9;
+  const PredictedTime time = predict_step_time(operations, rates, {.forward = 80e6});
+  CHECK(time.communication_ms == Approx(80));
+  CHECK(time.exposed_communication_ms == Approx(80 - 0.9 * 50));  // of 50 ms of computing, nine tenths
+}
+
 TEST_CASE("What a layout sends follows from its stage", "[plan]") {
   distributed::DistributedConfig config;
   CHECK(traffic_of(config, 1, 1e6).total() == 0);

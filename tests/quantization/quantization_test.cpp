@@ -214,6 +214,7 @@ TEST_CASE("networks for text are quantized by products, tables and heads", "[qua
     grouped.group_size = 32;
     auto model = made(gpt2(), kTokens);
     const Outcome outcome = quantized(*model, grouped, some_ids(2));
+    INFO(bits << " bits: " << outcome.error);
     CHECK(outcome.error < most);
     CHECK(outcome.size < size);
     // One row goes another way than many.

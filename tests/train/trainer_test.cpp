@@ -79,6 +79,15 @@ TEST_CASE("a run learns, evaluates and says so", "[train]") {
   CHECK(log.all<tracking::CheckpointSaved>().back().step == 60);
 }
 
+TEST_CASE("a step is logged with the epoch that it is of", "[train]") {
+  experiment::Experiment experiment = small_experiment();  // 8 steps an epoch
+  experiment.train.log_every = 1;
+  const TemporaryDirectory directory;
+  const std::vector<tracking::StepLogged> records = train(experiment, directory.path()).records;
+  REQUIRE(records.size() == 16);
+  for (const tracking::StepLogged& record : records) CHECK(record.epoch == (record.step <= 8 ? 0 : 1));
+}
+
 TEST_CASE("weights and gradients are measured at the steps asked for, before clipping", "[train]") {
   experiment::Experiment experiment = small_experiment();
   experiment.tracking.histogram_every = 4;
