@@ -1,9 +1,12 @@
 #include "data_tools/inspect.h"
 
 #include <algorithm>
+#include <cctype>
+#include <utility>
 
 #include "core/error.h"
 #include "data_tools/inspect_rows.h"
+#include "dataset/text/reading/text_file.h"
 
 namespace trainctl::data_tools {
 namespace {
@@ -35,6 +38,7 @@ struct HubSets {
   fs::path first;  // file of the training set
   std::string train;
   std::optional<std::string> eval;
+  std::optional<std::string> test{};
 };
 
 /// Returns the file or the pattern of a set's files: those whose name begins so; "" if there is none.
@@ -67,45 +71,121 @@ std::optional<HubSets> hub_sets(const fs::path& directory) {
     if (train.find('*') != std::string::npos)
       sets.first = *std::find_if(rows.begin(), rows.end(),
                                  [](const fs::path& file) { return file.filename().string().starts_with("train-"); });
-    for (const char* name : {"validation", "valid", "val", "dev", "test"})
+    for (const char* name : {"validation", "valid", "val", "dev"})
       if (const std::string eval = files_of_set(place, rows, name); !sets.eval && !eval.empty()) sets.eval = eval;
+    if (const std::string test = files_of_set(place, rows, "test"); !test.empty()) sets.test = test;
+    if (!sets.eval) sets.eval = std::exchange(sets.test, std::nullopt);  // a test set alone is taken for evaluation
     return sets;
   }
   return std::nullopt;
 }
 
-/// Looks at rows: conversations, labelled texts or a table.
+/// Looks at rows: conversations, texts, labelled texts or a table.
 SeenData inspect_file(const fs::path& file, const InspectOptions& options) {
   if (const std::optional<SeenChat> chat = inspect_chat(file, options)) return *chat;
-  return inspect_rows(file, options);
+  SeenRows seen = inspect_rows(file, options);
+  if (!seen.label.empty()) return seen;
+  return SeenTexts{.path = file.string(),
+                   .num_files = 1,
+                   .num_bytes = static_cast<std::int64_t>(fs::file_size(file)),
+                   .member = seen.text};
+}
+
+/// The files of a directory, and of the folders in it that are not hidden.
+struct Listing {
+  std::vector<fs::path> files;  // in the directory itself, sorted
+  std::int64_t num_images = 0;
+  std::int64_t num_others = 0;
+};
+
+Listing list(const fs::path& directory) {
+  Listing listing;
+  for (auto entry = fs::recursive_directory_iterator(directory); entry != fs::recursive_directory_iterator(); ++entry) {
+    if (entry->path().filename().string().starts_with('.')) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    if (!entry->is_regular_file()) continue;
+    ++(is_image(entry->path()) ? listing.num_images : listing.num_others);
+    if (entry.depth() == 0) listing.files.push_back(entry->path());
+  }
+  std::sort(listing.files.begin(), listing.files.end());
+  return listing;
+}
+
+/// Returns the names of a directory's files that `is_used` doesn't hold for.
+template <class IsUsed>
+std::vector<std::string> other_names(const std::vector<fs::path>& files, const IsUsed& is_used) {
+  std::vector<std::string> names;
+  for (const fs::path& file : files)
+    if (!is_used(file)) names.push_back(file.filename().string());
+  return names;
+}
+
+/// Looks at images in folders of classes, or beside a table of their labels. Null if there are neither.
+std::optional<SeenImages> images_in(const fs::path& directory, const Listing& listing, const InspectOptions& options) {
+  SeenImages images = inspect_images(directory, options);
+  if (images.classes.size() >= 2) return images;
+  for (const fs::path& file : listing.files)
+    if (is_rows(file))
+      if (std::optional<SeenImages> labelled = inspect_labelled_images(directory, file, options)) return labelled;
+  return std::nullopt;
 }
 
 SeenData inspect_directory(const fs::path& directory, const InspectOptions& options) {
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory))
-    if (entry.is_regular_file()) files.push_back(entry.path());
   if (fs::is_regular_file(directory / "config.json") && fs::is_regular_file(directory / "model.safetensors"))
     throw core::Error(directory.string() + " holds a trained model in Hugging Face layout, and no data")
         .hint("give --from the data, and set model.init_from: " + directory.string() + " in the experiment");
+  const Listing listing = list(directory);
+  if (listing.num_images > listing.num_others)
+    if (std::optional<SeenImages> images = images_in(directory, listing, options)) return *std::move(images);
   if (const std::optional<HubSets> sets = hub_sets(directory)) {
     SeenRows seen = inspect_rows(sets->first, options);
     seen.train = sets->train;
+    seen.test = sets->test;
     if (options.eval.empty()) seen.eval = sets->eval;
     if (sets->train.find('*') != std::string::npos) seen.is_part = true;
+    seen.passed_over = other_names(listing.files, is_rows);
     return seen;
   }
-  if (const std::optional<fs::path> rows = rows_in(files)) return inspect_file(*rows, options);
+  if (const std::optional<fs::path> rows = rows_in(listing.files)) {
+    SeenData seen = inspect_file(*rows, options);
+    if (auto* table = std::get_if<SeenRows>(&seen))
+      table->passed_over = other_names(listing.files, [&](const fs::path& file) {
+        return file == *rows || file.string() == table->eval || file.string() == table->test;
+      });
+    return seen;
+  }
   SeenTexts texts{.path = directory.string()};
-  for (const fs::path& file : files)
+  for (const fs::path& file : listing.files)
     if (is_plain_text(file)) {
       ++texts.num_files;
       texts.num_bytes += static_cast<std::int64_t>(fs::file_size(file));
     }
+  texts.passed_over = other_names(listing.files, is_plain_text);
+  for (const char* ending : {".txt", ".md"})
+    if (!texts.passed_over.empty() && std::any_of(listing.files.begin(), listing.files.end(),
+                                                  [&](const fs::path& file) { return file.extension() == ending; }))
+      texts.patterns.push_back((directory / ("*" + std::string(ending))).string());
   if (texts.num_files > 0) return texts;
-  SeenImages images = inspect_images(directory, options);
-  if (images.classes.size() >= 2) return images;
+  if (std::optional<SeenImages> images = images_in(directory, listing, options)) return *std::move(images);
   throw core::Error(directory.string() + " has no data of a known kind")
       .hint("expected a folder of images for each class, one table or file of labelled texts, or .txt files");
+}
+
+/// Refuses files that look like data and are of no kind that is read.
+void refuse_other_kinds(const fs::path& file) {
+  std::string ending = file.extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto refuse = [&](const std::string& what, const std::string& hint) {
+    throw core::Error(file.string() + " is " + what + ", which is no data that is read here").hint(hint);
+  };
+  if (is_image(file)) refuse("one image", "give --from a directory with a folder of images for each class");
+  if (ending == ".xlsx" || ending == ".xls" || ending == ".ods") refuse("a spreadsheet", "save its sheet as CSV");
+  if (ending == ".json") refuse("a JSON document", "one object a line is read: jq -c '.[]' data.json > data.jsonl");
+  if (ending == ".zip" || ending == ".gz" || ending == ".tgz" || ending == ".bz2" || ending == ".xz" ||
+      ending == ".tar")
+    refuse("an archive", "unpack it; shards of samples are read by dataset.kind: webdataset");
 }
 
 }  // namespace
@@ -114,6 +194,8 @@ SeenData inspect(const fs::path& path, const InspectOptions& options) {
   if (!fs::exists(path)) throw core::Error("there is no file or directory " + path.string());
   if (fs::is_directory(path)) return inspect_directory(path, options);
   if (is_rows(path)) return inspect_file(path, options);
+  refuse_other_kinds(path);
+  const dataset::TextFile text(path);  // refuses what isn't text
   return SeenTexts{.path = path.string(), .num_files = 1, .num_bytes = static_cast<std::int64_t>(fs::file_size(path))};
 }
 

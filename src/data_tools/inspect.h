@@ -16,16 +16,27 @@ namespace trainctl::data_tools {
 /// Names with the number of samples of each, most frequent first.
 using Counts = std::vector<std::pair<std::string, std::int64_t>>;
 
-/// A directory with a folder of images for each class.
+/// A table of images' labels.
+struct SeenLabels {
+  std::string table;
+  std::string file;   // name or number of the column of file names
+  std::string label;  // name or number of the column of labels
+};
+
+/// A directory with a folder of images for each class, or with images and a table of their labels.
 struct SeenImages {
   std::string train;
   std::optional<std::string> eval;
+  std::optional<std::string> test{};
+  std::optional<SeenLabels> labels{};
   Counts classes;
   std::int64_t num_images = 0;  // of the training set
   std::int64_t median_width = 0;
   std::int64_t median_height = 0;
   std::int64_t num_damaged = 0;  // of the files that were looked at
   std::int64_t num_looked_at = 0;
+  std::int64_t num_turned = 0;             // of them, those that EXIF says are stored turned
+  std::vector<std::string> passed_over{};  // names of other files beside them
 };
 
 /// A column of a table, or a member of the objects of JSON lines.
@@ -40,6 +51,7 @@ struct SeenColumn {
 struct SeenRows {
   std::string train;
   std::optional<std::string> eval;
+  std::optional<std::string> test{};
   bool is_jsonl = false;
   bool has_header = true;
   std::int64_t num_rows = 0;  // that were looked at
@@ -50,13 +62,17 @@ struct SeenRows {
   bool label_is_value = false;        // numbers to predict, no classes
   std::optional<std::string> text{};  // name or number of the column of texts; none: a table
   Counts classes;
+  std::vector<std::string> passed_over{};  // names of other files in the directory
 };
 
-/// Plain texts.
+/// Plain texts, or objects with a text each.
 struct SeenTexts {
   std::string path;
+  std::vector<std::string> patterns{};  // of the texts in a directory that has other files, too
   std::int64_t num_files = 0;
   std::int64_t num_bytes = 0;
+  std::optional<std::string> member{};     // of the objects
+  std::vector<std::string> passed_over{};  // names of other files in the directory
 };
 
 /// Conversations in JSON lines.
@@ -79,8 +95,8 @@ struct InspectOptions {
 
 inline constexpr std::int64_t kMostDistinct = 10'000;
 
-/// Looks at a directory of photos, a table, labelled texts, conversations or plain texts. Throws core::Error if the
-/// path holds none of them.
+/// Looks at a directory of photos, a table, labelled texts, conversations or plain texts. In a directory the kind of
+/// most files decides. Throws core::Error if the path holds none of them.
 SeenData inspect(const std::filesystem::path& path, const InspectOptions& options);
 
 struct SuggestionOptions {
@@ -88,7 +104,12 @@ struct SuggestionOptions {
   std::int64_t batch_divisor = 1;  // divides the usual batch size, for a machine with little memory
 };
 
-/// Writes an experiment that trains on the data, with comments on what was seen and assumed.
-std::string suggested_experiment(const SeenData& seen, const SuggestionOptions& options);
+/// An experiment that trains on the data.
+struct Suggestion {
+  std::string remarks;     // lines of comments: what was seen and assumed
+  std::string experiment;  // YAML
+  std::string text() const { return remarks + experiment; }
+};
+Suggestion suggested_experiment(const SeenData& seen, const SuggestionOptions& options);
 
 }  // namespace trainctl::data_tools

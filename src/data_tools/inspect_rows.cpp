@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
+#include <utility>
 
 #include "core/error.h"
-#include "core/mapped_file.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "dataset/files/parquet_file.h"
-#include "dataset/table/column_kind.h"
 #include "dataset/table/table_data.h"
+#include "dataset/text/reading/column_kind.h"
 #include "dataset/text/reading/table_layout.h"
+#include "dataset/text/reading/text_file.h"
 
 namespace trainctl::data_tools {
 namespace {
@@ -33,15 +36,16 @@ struct Column {
   std::int64_t num_words = 0;
   bool numbers = true;
   bool dates = true;
+  char decimal = '.';
   std::unordered_map<std::string, std::int64_t> values{};  // at most kMostDistinct
 
-  void add(std::string_view cell) {
-    if (dataset::is_missing(cell)) {
+  void add(std::string_view cell, bool is_text = false) {
+    if (is_text ? cell.empty() : dataset::is_missing(cell)) {
       ++num_missing;
       return;
     }
     ++num_present;
-    numbers = numbers && dataset::number_in(cell);
+    numbers = numbers && dataset::number_in(cell, decimal);
     dates = dates && dataset::date_in(cell);
     num_words += 1 + std::count(cell.begin(), cell.end(), ' ');
     const auto found = values.find(std::string(cell));
@@ -73,10 +77,8 @@ dataset::ColumnChoice choice_of(const InspectOptions& options) {
 /// Adds the rows of a text table.
 void read_table(std::string_view text, const fs::path& file, const InspectOptions& options, SeenRows& seen,
                 std::vector<Column>& columns) {
-  const bool tabs = file.extension() == ".tsv" || file.extension() == ".tab";
-  const dataset::TableFormat format =
-      dataset::text_format(text, tabs ? dataset::TableFileFormat::tsv : dataset::TableFileFormat::auto_);
-  const dataset::TableLayout layout = dataset::layout_of_table(file, text, format, {}, choice_of(options));
+  const dataset::TableLayout layout =
+      dataset::layout_of_table(file, text, dataset::known_layout(dataset::TableConfig(), file), choice_of(options));
   seen.has_header = layout.header_lines > 0;
   dataset::TableRecords records = layout.open_rows(file, text);
   while (records.next()) {
@@ -87,12 +89,13 @@ void read_table(std::string_view text, const fs::path& file, const InspectOption
     const std::vector<std::string>& cells = records.cells();
     for (std::size_t i = columns.size(); i < cells.size() && seen.num_rows == 0; ++i) {
       Column& column = columns.emplace_back();
+      column.decimal = layout.format.decimal;
       column.name = seen.has_header && i < layout.header.size() ? layout.header[i] : std::to_string(i + 1);
     }
     if (cells.size() != columns.size())
       throw core::Error(file.string() + ":" + std::to_string(records.line()) + ": this row has " +
                         std::to_string(cells.size()) + " columns, and the first one " + std::to_string(columns.size()));
-    for (std::size_t i = 0; i < cells.size(); ++i) columns[i].add(core::trimmed(cells[i]));
+    for (std::size_t i = 0; i < cells.size(); ++i) columns[i].add(core::trimmed(cells[i]), records.is_quoted(i));
     ++seen.num_rows;
   }
 }
@@ -108,7 +111,7 @@ void read_objects(std::string_view text, const fs::path& file, SeenRows& seen, s
     const std::string_view line = core::trimmed(text.substr(0, text.find('\n')));
     text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
     if (line.empty()) continue;
-    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto object = core::parse_json_or_discard(line);
     if (!object.is_object())
       throw core::Error(file.string() + ": row " + std::to_string(seen.num_rows + 1) + " is no JSON object");
     for (const auto& [name, value] : object.items()) {
@@ -132,21 +135,18 @@ void read_parquet(const fs::path& file, SeenRows& seen, std::vector<Column>& col
   std::vector<dataset::ParquetType> types;
   const auto choose = [&](const std::vector<dataset::ParquetColumn>& stored) {
     std::vector<int> all;
+    std::vector<std::string> names;
     for (const dataset::ParquetColumn& column : stored) {
-      columns.emplace_back().name = column.name;
+      names.push_back(column.name);
       types.push_back(column.type);
       all.push_back(static_cast<int>(all.size()));
     }
+    for (std::string& name : dataset::unique_names(std::move(names))) columns.emplace_back().name = std::move(name);
     return all;
   };
   const auto use = [&](const dataset::ParquetRow& row) {
-    for (std::size_t i = 0; i + 1 < columns.size(); ++i) {
-      if (types[i] == dataset::ParquetType::text)
-        columns[i].add(row.texts[i]);
-      else
-        columns[i].add(std::isnan(row.values[i]) ? "" : core::format_number(row.values[i]));
-    }
-    columns.back().add(row.label);
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      columns[i].add(row.text_of(i), types[i] == dataset::ParquetType::text);
     if (++seen.num_rows < kMostRows) return;
     seen.is_part = true;
     throw EnoughRows{};
@@ -155,7 +155,10 @@ void read_parquet(const fs::path& file, SeenRows& seen, std::vector<Column>& col
     dataset::read_parquet_file(file, choose, use);
   } catch (const EnoughRows&) {
   }
-  for (std::size_t i = 0; i < columns.size(); ++i) columns[i].dates = types[i] == dataset::ParquetType::date;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    columns[i].numbers = types[i] == dataset::ParquetType::number;
+    columns[i].dates = types[i] == dataset::ParquetType::date;
+  }
 }
 
 const Column& column_of(const std::vector<Column>& columns, const std::string& name, const fs::path& file) {
@@ -188,6 +191,19 @@ const Column* guess_text(const std::vector<Column>& columns, const Column& label
   return best;
 }
 
+/// Returns the column of words with the most different values: that of short texts. Objects of numbers alone are an
+/// Error, since tables are read from CSV and Parquet.
+const Column& most_varied_words(const std::vector<Column>& columns, const Column& label, const fs::path& file) {
+  const Column* best = nullptr;
+  for (const Column& column : columns)
+    if (&column != &label && !column.numbers && !column.dates &&
+        (best == nullptr || column.values.size() > best->values.size()))
+      best = &column;
+  if (best != nullptr) return *best;
+  throw core::Error(file.string() + " has no member with texts, and a table is read from CSV, TSV or Parquet")
+      .hint("write its rows as CSV, for example with jq or pandas");
+}
+
 Counts sorted_counts(const Column& column) {
   Counts counts(column.values.begin(), column.values.end());
   std::sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
@@ -206,29 +222,36 @@ bool is_value(const Column& label) {
   return label.values.size() > kMostNumberedClasses || (has_fractions && label.values.size() > 2);
 }
 
-/// Returns the evaluation set beside a file: `test`, `eval` or `validation` in place of `train`, or adult.test beside
-/// adult.data.
-std::optional<std::string> set_beside(const fs::path& file) {
-  if (file.extension() == ".data") {
-    const fs::path test = fs::path(file).replace_extension(".test");
-    return fs::is_regular_file(test) ? std::optional(test.string()) : std::nullopt;
-  }
+/// Returns the file beside `file` whose name has the first of these words in place of `train` that any file has.
+std::optional<std::string> set_beside(const fs::path& file, std::initializer_list<const char*> words) {
   const std::string name = file.filename().string();
   const std::size_t place = name.find("train");
   if (place == std::string::npos) return std::nullopt;
-  for (const char* other : {"eval", "valid", "validation", "val", "dev", "test"}) {
-    const fs::path beside = file.parent_path() / (name.substr(0, place) + other + name.substr(place + 5));
+  for (const char* word : words) {
+    const fs::path beside = file.parent_path() / (name.substr(0, place) + word + name.substr(place + 5));
     if (fs::is_regular_file(beside)) return beside.string();
   }
   return std::nullopt;
 }
 
+/// Finds the sets beside a file: `validation` and `test` in place of `train`, or adult.test beside adult.data. A test
+/// set alone is taken for evaluation.
+void find_other_sets(const fs::path& file, const InspectOptions& options, SeenRows& seen) {
+  seen.eval = options.eval.empty() ? set_beside(file, {"eval", "valid", "validation", "val", "dev"})
+                                   : std::optional(options.eval);
+  seen.test = set_beside(file, {"test"});
+  if (const fs::path test = fs::path(file).replace_extension(".test");
+      file.extension() == ".data" && fs::is_regular_file(test))
+    seen.test = test.string();
+  if (!seen.eval) seen.eval = std::exchange(seen.test, std::nullopt);
+  if (seen.test == seen.eval) seen.test = std::nullopt;
+}
+
 void read_columns(const fs::path& file, const InspectOptions& options, SeenRows& seen, std::vector<Column>& columns) {
   const std::string ending = file.extension().string();
   if (ending == ".parquet" || ending == ".pq") return read_parquet(file, seen, columns);
-  const core::MappedFile bytes(file);
-  const std::string_view text =
-      dataset::without_byte_order_mark({reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()});
+  const dataset::TextFile content(file);
+  const std::string_view text = content.text();
   if (ending == ".jsonl" || ending == ".ndjson")
     read_objects(text, file, seen, columns);
   else
@@ -242,10 +265,14 @@ SeenRows inspect_rows(const fs::path& file, const InspectOptions& options) {
   std::vector<Column> columns;
   read_columns(file, options, seen, columns);
   if (seen.num_rows == 0) throw core::Error(file.string() + " has no rows");
+  if (columns.size() == 1 && seen.is_jsonl && columns.front().is_text()) {
+    seen.text = columns.front().name;
+    return seen;
+  }
   if (columns.size() < 2) throw core::Error(file.string() + " has one column; expected inputs and a label");
   const Column& label = options.label.empty() ? guess_label(columns) : column_of(columns, options.label, file);
-  const Column* const texts =
-      options.text.empty() ? guess_text(columns, label) : &column_of(columns, options.text, file);
+  const Column* texts = options.text.empty() ? guess_text(columns, label) : &column_of(columns, options.text, file);
+  if (texts == nullptr && seen.is_jsonl) texts = &most_varied_words(columns, label, file);
   seen.label = label.name;
   seen.label_is_guessed = options.label.empty();
   seen.label_is_value = is_value(label);
@@ -260,7 +287,7 @@ SeenRows inspect_rows(const fs::path& file, const InspectOptions& options) {
                             .kind = column.kind(),
                             .num_missing = column.num_missing,
                             .num_distinct = static_cast<std::int64_t>(column.values.size())});
-  seen.eval = options.eval.empty() ? set_beside(file) : std::optional(options.eval);
+  find_other_sets(file, options, seen);
   return seen;
 }
 

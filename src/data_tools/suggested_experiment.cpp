@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "config/emit.h"
 #include "core/text.h"
 #include "data_tools/inspect.h"
 
@@ -8,24 +9,32 @@ namespace {
 
 constexpr std::size_t kMostClassesNamed = 12;
 
-/// Returns the text as a YAML scalar in quotes, unless it needs none.
 std::string scalar(const std::string& text) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
-  const bool is_plain = !text.empty() && text.find_first_not_of(kPlain) == std::string::npos && text[0] != '-' &&
-                        !core::is_number(text) && text.find_first_not_of("0123456789.-") != std::string::npos;
-  if (is_plain) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + '"';
+  return config::emit_inline(config::Node::scalar(text, config::ScalarStyle::quoted));
+}
+
+/// Returns a name of the data for a comment, which a line end in it would end.
+std::string in_comment(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
+  return name;
+}
+
+/// Says which files of the directory have no part in the experiment.
+std::string passed_over_line(const std::vector<std::string>& names) {
+  constexpr std::size_t kMostNamed = 6;
+  if (names.empty()) return "";
+  std::vector<std::string> named(names.begin(),
+                                 names.begin() + std::min(std::ssize(names), std::ptrdiff_t{kMostNamed}));
+  if (names.size() > kMostNamed) named.push_back(core::format_count(names.size() - kMostNamed) + " more");
+  for (std::string& name : named) name = in_comment(std::move(name));
+  return "# passed over: " + core::list_words(named) + "\n";
 }
 
 std::string counts_line(const Counts& classes) {
   std::string line;
   for (std::size_t i = 0; i < std::min(classes.size(), kMostClassesNamed); ++i)
-    line += (line.empty() ? "" : ", ") + classes[i].first + " " + core::format_count(classes[i].second);
+    line += (line.empty() ? "" : ", ") + in_comment(classes[i].first) + " " + core::format_count(classes[i].second);
   return classes.size() > kMostClassesNamed
              ? line + " and " + core::format_count(classes.size() - kMostClassesNamed) + " more"
              : line;
@@ -63,28 +72,40 @@ std::string training(const Length& length, const std::string& metric) {
          ", best: {metric: " + metric + ", mode: " + (lowest ? "min" : "max") + "}}\n";
 }
 
-/// Returns what is kept for evaluation: a set of its own, or a share.
-std::string evaluation(const std::optional<std::string>& eval) {
-  return eval ? "  eval: " + scalar(*eval) + "\n" : "  eval_fraction: 0.1  # assumed: there is no set for evaluation\n";
+/// Returns what is kept for evaluation and for a test: sets of their own, or a share.
+std::string evaluation(const std::optional<std::string>& eval, std::int64_t num_samples,
+                       const std::optional<std::string>& test = {}) {
+  // Of few samples a tenth may be none.
+  const std::string share = num_samples < 30 ? "0.4" : num_samples < 100 ? "0.2" : "0.1";
+  return (eval ? "  eval: " + scalar(*eval) + "\n"
+               : "  eval_fraction: " + share + "  # assumed: there is no set for evaluation\n") +
+         (test ? "  test: " + scalar(*test) + "  # for trainctl eval RUN --split test\n" : "");
 }
 
-std::string experiment_of(const SeenImages& seen, const SuggestionOptions& options) {
+Suggestion experiment_of(const SeenImages& seen, const SuggestionOptions& options) {
   const std::int64_t side = std::min(seen.median_width, seen.median_height);
   const std::int64_t size = side <= 40 ? 32 : side <= 100 ? 64 : 128;
   const std::int64_t batch_size = batch_of(seen.num_images < 2000 ? 32 : 64, options);
   const Length length = length_of(seen.num_images, batch_size, 600);
-  std::string text = "# seen: " + core::format_count(seen.num_images) + " images of " +
-                     core::format_count(seen.classes.size()) + " classes: " + counts_line(seen.classes) + "\n" +
-                     "# seen: half of them are at least " + std::to_string(seen.median_width) + " pixels wide and " +
-                     std::to_string(seen.median_height) + " high";
+  std::string remarks = "# seen: " + core::format_count(seen.num_images) + " images of " +
+                        core::format_count(seen.classes.size()) + " classes: " + counts_line(seen.classes) + "\n" +
+                        "# seen: half of them are at least " + std::to_string(seen.median_width) + " pixels wide and " +
+                        std::to_string(seen.median_height) + " high";
   if (seen.num_damaged > 0)
-    text += "; " + core::format_count(seen.num_damaged) + " of " + core::format_count(seen.num_looked_at) +
-            " that were opened are damaged";
-  text += "\n# assumed: " + std::to_string(size) +
-          " pixels are enough, and no trained weights are at hand (model.init_from takes some)\n";
-  text += "name: " + scalar(options.name) +
-          "\nseed: 1\ndataset:\n  kind: image_folder\n  train: " + scalar(seen.train) + "\n" + evaluation(seen.eval) +
-          "  batch_size: " + std::to_string(batch_size) + "\n";
+    remarks += "; " + core::format_count(seen.num_damaged) + " of " + core::format_count(seen.num_looked_at) +
+               " that were opened are damaged";
+  if (seen.num_turned > 0)
+    remarks += "\n# seen: " + core::format_count(seen.num_turned) + " of " + core::format_count(seen.num_looked_at) +
+               " that were opened are stored turned (EXIF orientation), and are read so; exiftran -ai turns them";
+  remarks += "\n# assumed: " + std::to_string(size) +
+             " pixels are enough, and no trained weights are at hand (model.init_from takes some)\n" +
+             passed_over_line(seen.passed_over);
+  std::string text = "name: " + scalar(options.name) +
+                     "\nseed: 1\ndataset:\n  kind: image_folder\n  train: " + scalar(seen.train) + "\n";
+  if (seen.labels)
+    text += "  labels: {train: " + scalar(seen.labels->table) + ", file: " + scalar(seen.labels->file) +
+            ", label: " + scalar(seen.labels->label) + "}\n";
+  text += evaluation(seen.eval, seen.num_images, seen.test) + "  batch_size: " + std::to_string(batch_size) + "\n";
   if (seen.num_damaged > 0) text += "  on_bad_sample: skip\n";
   const std::string side_text = std::to_string(size);
   text += "  transforms:\n    - {kind: random_resized_crop, size: " + side_text +
@@ -94,13 +115,13 @@ std::string experiment_of(const SeenImages& seen, const SuggestionOptions& optio
   text += "model: {kind: resnet18" + std::string(size <= 64 ? ", stem: cifar" : "") + "}\n";
   text += weighting(seen.classes);
   text += "optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0.05, lr_scheduler: {kind: one_cycle}}\n";
-  return text + training(length, "accuracy");
+  return {std::move(remarks), text + training(length, "accuracy")};
 }
 
 std::string seen_columns(const SeenRows& seen) {
   std::string text;
   for (const SeenColumn& column : seen.columns) {
-    text += "#   " + column.name + ": " + (column.name == seen.label ? "the label" : column.kind) + ", " +
+    text += "#   " + in_comment(column.name) + ": " + (column.name == seen.label ? "the label" : column.kind) + ", " +
             core::format_count(column.num_distinct) + (column.num_distinct == kMostDistinct ? " or more" : "") +
             " different values";
     if (column.num_missing > 0) text += ", " + core::format_count(column.num_missing) + " missing";
@@ -109,95 +130,123 @@ std::string seen_columns(const SeenRows& seen) {
   return text;
 }
 
+std::int64_t num_unlabelled(const SeenRows& seen) {
+  for (const SeenColumn& column : seen.columns)
+    if (column.name == seen.label) return column.num_missing;
+  return 0;
+}
+
 std::string head_of(const SeenRows& seen) {
   std::string text = "# seen: " + core::format_count(seen.num_rows) + " rows" + (seen.is_part ? " and more" : "") +
                      (seen.is_jsonl || seen.has_header ? "" : ", without a header") + "\n" + seen_columns(seen);
   if (!seen.classes.empty()) text += "# seen: classes " + counts_line(seen.classes) + "\n";
-  if (seen.label_is_guessed) text += "# assumed: column " + seen.label + " is the label (--label names another)\n";
-  return text;
+  if (const std::int64_t unlabelled = num_unlabelled(seen); unlabelled > 0)
+    text += "# seen: " + core::format_count(unlabelled) +
+            " rows without a label; a class called NA or None stands in quotes, or in dataset.class_names\n";
+  if (seen.label_is_guessed)
+    text += "# assumed: column " + in_comment(seen.label) + " is the label (--label names another)\n";
+  return text + passed_over_line(seen.passed_over);
 }
 
 std::string metric_of(const SeenRows& seen) {
   return seen.label_is_value ? "loss" : are_uneven(seen.classes) ? "f1_macro" : "accuracy";
 }
 
-std::string table_experiment(const SeenRows& seen, const SuggestionOptions& options) {
+Suggestion table_experiment(const SeenRows& seen, const SuggestionOptions& options) {
   const std::int64_t batch_size = batch_of(256, options);
   const bool misses_numbers = std::any_of(seen.columns.begin(), seen.columns.end(), [&](const SeenColumn& column) {
     return column.num_missing > 0 && (column.kind == "number" || column.kind == "date") && column.name != seen.label;
   });
-  std::string text = head_of(seen) + "name: " + scalar(options.name) +
+  std::string text = "name: " + scalar(options.name) +
                      "\nseed: 1\ndataset:\n  kind: table\n  train: " + scalar(seen.train) + "\n" +
-                     evaluation(seen.eval) + "  label: " + scalar(seen.label) + "\n";
+                     evaluation(seen.eval, seen.num_rows, seen.test) + "  label: " + scalar(seen.label) + "\n";
   if (seen.label_is_value) text += "  label_type: value\n";
-  if (misses_numbers) text += "  missing_values: mean\n";
+  const std::int64_t unlabelled = num_unlabelled(seen);
+  if (unlabelled > 0)
+    text += "  missing_values: drop\n";
+  else if (misses_numbers)
+    text += "  missing_values: mean\n";
   text += "  feature_scaling: piecewise_linear\n  batch_size: " + std::to_string(batch_size) + "\n";
   text += "model: {kind: mlp, hidden: [256, 128], dropout: 0.5}\n";
   text += "optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.05, lr_scheduler: {kind: one_cycle}}\n";
-  return text + training(length_of(seen.num_rows, batch_size, 2500), metric_of(seen));
+  return {head_of(seen), text + training(length_of(seen.num_rows, batch_size, 2500), metric_of(seen))};
 }
 
-std::string labelled_texts_experiment(const SeenRows& seen, const SuggestionOptions& options) {
+Suggestion labelled_texts_experiment(const SeenRows& seen, const SuggestionOptions& options) {
   const std::int64_t batch_size = batch_of(32, options);
   const auto files = [&](const std::string& file) {
     return "{files: " + scalar(file) + ", text: " + scalar(*seen.text) + ", label: " + scalar(seen.label) + "}";
   };
-  std::string text = head_of(seen) + "# assumed: column " + *seen.text + " has the texts (--text names another)\n" +
-                     "# assumed: no trained weights are at hand: the network reads n-grams of bytes, and learns from "
-                     "these texts alone\n";
-  text += "name: " + scalar(options.name) +
-          "\nseed: 1\ndataset:\n  kind: text_classification\n  train: " + files(seen.train) + "\n" +
-          (seen.eval ? "  eval: " + files(*seen.eval) + "\n" : evaluation(std::nullopt));
+  std::string remarks =
+      head_of(seen) + "# assumed: column " + in_comment(*seen.text) + " has the texts (--text names another)\n" +
+      "# assumed: no trained weights are at hand: the network reads n-grams of bytes, and learns from "
+      "these texts alone\n";
+  std::string text = "name: " + scalar(options.name) +
+                     "\nseed: 1\ndataset:\n  kind: text_classification\n  train: " + files(seen.train) + "\n" +
+                     (seen.eval ? "  eval: " + files(*seen.eval) + "\n" : evaluation(std::nullopt, seen.num_rows));
+  if (seen.test) text += "  test: " + files(*seen.test) + "  # for trainctl eval RUN --split test\n";
   if (seen.label_is_value) text += "  label_type: value\n";
   text += "  tokenizer: bytes\n  max_length: 1024\n  batch_size: " + std::to_string(batch_size) + "\n";
   text += "model: {kind: fasttext, embedding_size: 32, min_ngram: 3, max_ngram: 6, num_buckets: 131072}\n";
   text += weighting(seen.classes);
   text += "optimizer: {kind: adamw, lr: 1e-2, weight_decay: 0.01, clip_norm: 1, lr_scheduler: {kind: one_cycle}}\n";
-  return text + training(length_of(seen.num_rows, batch_size, 500), metric_of(seen));
+  return {std::move(remarks), text + training(length_of(seen.num_rows, batch_size, 500), metric_of(seen))};
 }
 
-std::string experiment_of(const SeenRows& seen, const SuggestionOptions& options) {
+Suggestion experiment_of(const SeenRows& seen, const SuggestionOptions& options) {
   return seen.text ? labelled_texts_experiment(seen, options) : table_experiment(seen, options);
 }
 
-std::string experiment_of(const SeenTexts& seen, const SuggestionOptions& options) {
+std::string files_of(const SeenTexts& seen) {
+  if (seen.patterns.empty()) return scalar(seen.path);
+  config::Node list = config::Node::sequence({});
+  for (const std::string& pattern : seen.patterns)
+    list.items.push_back(config::Node::scalar(pattern, config::ScalarStyle::quoted));
+  return config::emit_inline(list);
+}
+
+Suggestion experiment_of(const SeenTexts& seen, const SuggestionOptions& options) {
   const std::int64_t batch_size = batch_of(16, options);
   constexpr std::int64_t kLength = 128;
   const Length length = length_of(seen.num_bytes / kLength, batch_size, 2000);
-  std::string text =
+  std::string remarks =
       "# seen: " + core::format_count(seen.num_files) + (seen.num_files == 1 ? " text" : " texts") + " of " +
       core::format_bytes(static_cast<double>(seen.num_bytes)) + "\n" +
-      "# assumed: a language model that reads bytes; 'trainctl tokenize --train-bpe' learns a vocabulary\n";
-  text += "name: " + scalar(options.name) +
-          "\nseed: 1\ndataset:\n  kind: text_lm\n  train: {files: " + scalar(seen.path) +
-          "}\n  eval_fraction: 0.1  # assumed: there is no set for evaluation\n  tokenizer: bytes\n  seq_len: " +
-          std::to_string(kLength) + "\n  batch_size: " + std::to_string(batch_size) + "\n";
+      "# assumed: a language model that reads bytes; 'trainctl tokenize --train-bpe' learns a vocabulary\n" +
+      passed_over_line(seen.passed_over);
+  std::string text =
+      "name: " + scalar(options.name) + "\nseed: 1\ndataset:\n  kind: text_lm\n  train: {files: " + files_of(seen) +
+      (seen.member ? ", text: " + scalar(*seen.member) : "") +
+      "}\n  eval_fraction: 0.1  # assumed: there is no set for evaluation\n  tokenizer: bytes\n  seq_len: " +
+      std::to_string(kLength) + "\n  batch_size: " + std::to_string(batch_size) + "\n";
   text += "model: {kind: gpt2, hidden_size: 128, num_layers: 4, num_heads: 4, max_position_embeddings: 256}\n";
   text += "optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0.1, clip_norm: 1, lr_scheduler: {kind: one_cycle}}\n";
-  return text + training(length, "loss");
+  return {std::move(remarks), text + training(length, "loss")};
 }
 
-std::string experiment_of(const SeenChat& seen, const SuggestionOptions& options) {
+Suggestion experiment_of(const SeenChat& seen, const SuggestionOptions& options) {
   const std::int64_t batch_size = batch_of(8, options);
   constexpr std::int64_t kLength = 512;
   const Length length = length_of(seen.num_rows * seen.median_bytes / kLength, batch_size, 1000);
-  std::string text = "# seen: " + core::format_count(seen.num_rows) + " conversations" +
-                     (seen.is_part ? " and more" : "") + " with " + core::format_count(seen.num_turns) +
-                     " turns, half of them in rows of at most " +
-                     core::format_bytes(static_cast<double>(seen.median_bytes)) + "\n" +
-                     "# assumed: no trained weights are at hand, and the network reads bytes. For a trained model: "
-                     "tokenizer: DIR, chat_template: null, model: {kind: llama, init_from: DIR}\n";
-  text += "name: " + scalar(options.name) + "\nseed: 1\ndataset:\n  kind: chat\n  train: " + scalar(seen.train) + "\n" +
-          evaluation(seen.eval) + "  tokenizer: bytes\n  chat_template: chatml\n  seq_len: " + std::to_string(kLength) +
-          "\n  batch_size: " + std::to_string(batch_size) + "\n";
+  std::string remarks = "# seen: " + core::format_count(seen.num_rows) + " conversations" +
+                        (seen.is_part ? " and more" : "") + " with " + core::format_count(seen.num_turns) +
+                        " turns, half of them in rows of at most " +
+                        core::format_bytes(static_cast<double>(seen.median_bytes)) + "\n" +
+                        "# assumed: no trained weights are at hand, and the network reads bytes. For a trained model: "
+                        "tokenizer: DIR, chat_template: null, model: {kind: llama, init_from: DIR}\n";
+  std::string text = "name: " + scalar(options.name) +
+                     "\nseed: 1\ndataset:\n  kind: chat\n  train: " + scalar(seen.train) + "\n" +
+                     evaluation(seen.eval, seen.num_rows) +
+                     "  tokenizer: bytes\n  chat_template: chatml\n  seq_len: " + std::to_string(kLength) +
+                     "\n  batch_size: " + std::to_string(batch_size) + "\n";
   text += "model: {kind: gpt2, hidden_size: 128, num_layers: 4, num_heads: 4, max_position_embeddings: 512}\n";
   text += "optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0.1, clip_norm: 1, lr_scheduler: {kind: one_cycle}}\n";
-  return text + training(length, "loss");
+  return {std::move(remarks), text + training(length, "loss")};
 }
 
 }  // namespace
 
-std::string suggested_experiment(const SeenData& seen, const SuggestionOptions& options) {
+Suggestion suggested_experiment(const SeenData& seen, const SuggestionOptions& options) {
   return std::visit([&](const auto& kind) { return experiment_of(kind, options); }, seen);
 }
 

@@ -72,8 +72,8 @@ LoaderParts common_parts(const Making& making, std::unique_ptr<Source> source) {
   LoaderParts parts;
   parts.source = std::move(source);
   if (cache) parts.cache = std::make_shared<CachedSamples>(cache, phase == Phase::training ? 0 : 1);
-  parts.writer = tolerate_bad_samples(make_writer(making, *parts.source, parts.cache), *parts.source,
-                                      config.on_bad_sample, options.bad_samples);
+  parts.writer = make_writer(making, *parts.source, parts.cache);
+  parts.bad_samples = options.bad_samples;
   parts.seed = options.seed;
   parts.share = options.share;
   parts.global_batch = phase == Phase::training ? options.global_batch : 0;
@@ -129,6 +129,11 @@ std::unique_ptr<Loader> build_eval(const Making& making, std::unique_ptr<Source>
   const DatasetConfig& config = making.config;
   LoaderParts parts = common_parts(making, std::move(source));
   parts.batch_size = config.eval_batch_size.value_or(config.samples_per_batch());
+  if (making.options.samples_evaluation) {
+    parts.shuffling = Shuffling::each_epoch;  // each evaluation reads epoch 0
+    parts.seed = 0;                           // the same samples in every run
+    parts.length_group_batches = 0;           // which begin with texts of one length
+  }
   parts.after_epoch = config.persistent_workers ? AfterEpoch::rest : AfterEpoch::end;
   return make_loader(std::move(parts));
 }
@@ -172,6 +177,69 @@ Sources open_kind(const Kinds& config, const LoaderOptions& options) {
     else
       return build(source);
   });
+}
+
+/// Moves files into the training set's place; false if there are none.
+template <class Files>
+bool take_files(Files& train, std::optional<Files>& own) {
+  if (!own) return false;
+  train = *std::exchange(own, std::nullopt);
+  return true;
+}
+bool take_files(std::vector<std::string>& train, std::vector<std::string>& own) {
+  if (own.empty()) return false;
+  train = std::exchange(own, {});
+  return true;
+}
+
+/// Puts an evaluation or test set with files of its own into the training set's place. False if there is none, or if
+/// the samples of such a dataset don't decide on its classes.
+template <class Kind>
+bool take_set(Kind&, EvaluatedSet) {
+  return false;
+}
+bool take_set(ImageFolderConfig& config, EvaluatedSet set) {
+  const bool tests = set == EvaluatedSet::test;
+  if (config.labels && !take_files(config.labels->train, tests ? config.labels->test : config.labels->eval))
+    return false;
+  if (!take_files(config.train, tests ? config.test : config.eval)) return false;
+  config.eval = config.test = std::nullopt;
+  config.eval_fraction = config.test_fraction = 0;
+  return true;
+}
+bool take_set(TableConfig& config, EvaluatedSet set) {
+  if (!take_files(config.train, set == EvaluatedSet::test ? config.test : config.eval)) return false;
+  config.eval = config.test = {};
+  config.eval_fraction = config.test_fraction = 0;
+  return true;
+}
+bool take_set(TextClassificationConfig& config, EvaluatedSet set) {
+  if (!take_files(config.train, set == EvaluatedSet::test ? config.test : config.eval)) return false;
+  config.eval = config.test = std::nullopt;
+  config.eval_fraction = config.test_fraction = 0;
+  return true;
+}
+bool take_set(TextTokenClassificationConfig& config, EvaluatedSet set) {
+  if (!take_files(config.train, set == EvaluatedSet::test ? config.test : config.eval)) return false;
+  config.eval = config.test = std::nullopt;
+  return true;
+}
+bool take_set(WebDatasetConfig& config, EvaluatedSet set) {
+  if (set == EvaluatedSet::test || !take_files(config.train, config.eval)) return false;
+  config.eval_fraction = 0;
+  return true;
+}
+
+/// Returns the config of the evaluated set alone, as a training set; none if the training samples are needed.
+std::optional<DatasetConfig> evaluated_alone(const DatasetConfig& config, const LoaderOptions& options) {
+  if (options.trained == nullptr || options.evaluated == EvaluatedSet::train || config.fold) return std::nullopt;
+  DatasetConfig alone = config;
+  const bool is_alone = config.source.visit([&](auto source) {
+    if (!take_set(source, options.evaluated)) return false;
+    alone.source = std::move(source);
+    return true;
+  });
+  return is_alone ? std::optional(std::move(alone)) : std::nullopt;
 }
 
 }  // namespace
@@ -222,6 +290,11 @@ Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
   LoaderOptions noting = options;
   noting.fold = config.fold;
   noting.bad_samples = datasets.bad_samples;
+  if (const std::optional<DatasetConfig> alone = evaluated_alone(config, options)) {
+    datasets.eval = build_eval({config, noting, Phase::evaluation, nullptr}, open_sources(alone->source, noting).train);
+    core::check_mapped_files();
+    return datasets;
+  }
   Sources sources = open_sources(config.source, noting);
   if (options.evaluated == EvaluatedSet::test) sources.eval = std::move(sources.test);
   if (options.evaluated == EvaluatedSet::train) sources.eval = open_sources(config.source, noting).train;

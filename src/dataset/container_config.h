@@ -112,6 +112,19 @@ enum class TableFileFormat { auto_, csv, tsv, parquet };
 enum class MissingValues { error, drop, mean };
 enum class FeatureScaling { none, standard, piecewise_linear };
 
+/// The sign before a number's fraction.
+enum class DecimalSign { auto_, point, comma };
+
+/// Stands for runs of blanks and tabs between cells.
+inline constexpr char kWhitespace = ' ';
+/// Returns the separator that the key means; none if it means none.
+constexpr std::optional<char> separator_in(std::string_view key) {
+  if (key == "whitespace" || key == " ") return kWhitespace;
+  if (key == "\\t" || key == "tab") return '\t';
+  if (key.size() != 1 || key[0] == '"' || key[0] == '\n' || key[0] == '\r') return std::nullopt;
+  return key[0];
+}
+
 /// Rows of numbers, categories and dates with a label, from CSV, TSV or Parquet.
 struct TableConfig {
   static constexpr std::string_view kind = "table";
@@ -133,6 +146,9 @@ struct TableConfig {
   std::vector<std::string> categorical_columns;
   std::vector<std::string> date_columns;
   std::int64_t max_categories = 100;
+  config::AutoOr<std::string> separator{};
+  DecimalSign decimal = DecimalSign::auto_;
+  std::string encoding = "utf-8";
   config::AutoOr<std::int64_t> header_lines;
 
   DatasetFacts facts() const {
@@ -142,7 +158,12 @@ struct TableConfig {
             .class_names = class_names,
             .eval = EvalFacts{.has_own_set = !eval.empty(), .kept_share = eval_fraction},
             .test = {.has_own_set = !test.empty(), .kept_share = test_fraction},
-            .can_fold = true};
+            .can_fold = true,
+            .broken_rules = broken_rules()};
+  }
+  std::vector<config::BrokenRule> broken_rules() const {
+    if (separator.is_auto() || separator_in(*separator.value)) return {};
+    return {{{"separator"}, "expected one character, \\t, or whitespace (any run of blanks and tabs)"}};
   }
   static constexpr auto fields() {
     using config::field;
@@ -185,6 +206,14 @@ struct TableConfig {
         field<&C::max_categories>(
             "Of a column: the most frequent categories with an input of their own; others share one.",
             config::between(1, 100'000)),
+        field<&C::separator>(
+            "Of csv, tsv: what is between cells, such as `;` or `\\t`; `whitespace` is any run of blanks and tabs; "
+            "`auto` finds it by the first 10,000 rows.",
+            config::non_empty),
+        field<&C::decimal>(
+            "Of csv, tsv: the sign of numbers; `auto` takes a comma where the first 10,000 rows of a column have it."),
+        field<&C::encoding>("Of csv, tsv: any name that ICU knows, such as latin1, windows-1252, utf-16 or shift_jis.",
+                            config::non_empty),
         field<&C::header_lines>(
             "Of csv, tsv: lines before the data, of which the first names the columns; `auto` looks at the first rows.",
             config::between(0, 1000)),

@@ -57,7 +57,7 @@ struct Batch {
   // Row i is sample number first_sample + i of the epoch's order, counted over all ranks.
   std::int64_t epoch = 0;
   std::int64_t first_sample = 0;
-  std::vector<std::int64_t> indices{};  // of the rows' samples in their source
+  std::vector<std::int64_t> indices{};  // [B], of the rows' samples in their source
   std::int64_t size() const { return inputs.size(0); }
 };
 
@@ -174,20 +174,23 @@ struct LoaderOptions {
   /// Samples of a step on all ranks, where that isn't a multiple of batch_size × world: batches end with the step, its
   /// last one shared evenly. 0: it is one.
   std::int64_t global_batch = 0;
+  /// Evaluation batches come in a random order, always the same, so that the first ones are a sample of the set.
+  bool samples_evaluation = false;
   std::shared_ptr<BadSampleLog> bad_samples{};  // build() sets it
   EvaluatedSet evaluated = EvaluatedSet::eval;  // a test set of its own is opened for this alone
   std::optional<FoldConfig> fold{};             // of the config
-  /// How a trained model's inputs were made of a table's columns; null: the training rows decide.
-  std::shared_ptr<const TableEncoding> table{};
+  /// The samples that a trained model knows: its classes, and how inputs are made of a table's columns. Null: the
+  /// training samples decide.
+  std::shared_ptr<const SampleSpec> trained{};
   /// Told of what takes a while, such as tokenising text for the first time.
   std::function<void(const std::string&)> tell{};
 };
 
 struct Datasets {
-  std::unique_ptr<Loader> train;
-  std::unique_ptr<Loader> eval;  // LoaderOptions::evaluated; null where the config has no such set; all samples, in
-                                 // order or by length, no random transforms
-  std::string fingerprint;       // of the training source
+  std::unique_ptr<Loader> train;  // null where a trained model is evaluated on files of their own
+  std::unique_ptr<Loader> eval;   // LoaderOptions::evaluated; null where the config has no such set; all samples, in
+                                  // order or by length, no random transforms
+  std::string fingerprint;        // of the training source
   std::shared_ptr<BadSampleLog> bad_samples{};  // of both
 };
 

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -57,15 +58,19 @@ void read_text_inputs(const DatasetConfig& config, std::string_view content, std
 /// Rows of tables.
 class TableInputs {
  public:
+  using Use = std::function<void(LineInput<at::Tensor>)>;
   /// `encoding`: how the columns became inputs in training.
   TableInputs(const TableConfig& config, std::shared_ptr<const TableEncoding> encoding);
   /// Reads the rows of a text table, as the training rows were read. A header names the columns unless the config
   /// numbers them. Columns that are no features are passed over. Passes float [inputs] of each row to `use`.
-  void read(std::string_view content, std::string_view name,
-            const std::function<void(LineInput<at::Tensor>)>& use) const;
+  void read(std::string_view content, std::string_view name, const Use& use) const;
+  /// Reads the rows of a Parquet file likewise.
+  void read_parquet(const std::filesystem::path& file, const Use& use) const;
 
  private:
-  at::Tensor row_of(const std::vector<std::string>& cells, const std::vector<std::size_t>& places) const;
+  at::Tensor row_of(const std::vector<double>& values) const;
+  /// Returns the place of each column of the encoding.
+  std::vector<std::size_t> places_of(const std::vector<std::string>& header, std::string_view name) const;
 
   TableConfig config_;
   std::shared_ptr<const TableEncoding> encoding_;

@@ -31,11 +31,11 @@ TEST_CASE("a table shows its label, its classes and the kinds of its columns", "
   CHECK(seen.columns[0].num_missing == 1);
   CHECK(seen.columns[1].kind == "category");
   CHECK(seen.columns[2].kind == "date");
-  const std::string text = suggested_experiment(seen, {.name = "people"});
+  const std::string text = suggested_experiment(seen, {.name = "people"}).text();
   CHECK_THAT(text, Contains("# seen: classes low 2, high 1"));
   CHECK_THAT(text, Contains("label: income"));
   CHECK_THAT(text, Contains("missing_values: mean"));
-  CHECK_THAT(text, Contains("eval_fraction: 0.1"));
+  CHECK_THAT(text, Contains("eval_fraction: 0.4"));
 }
 
 TEST_CASE("the files of UCI Adult are taken as they are", "[data_tools]") {
@@ -47,7 +47,7 @@ TEST_CASE("the files of UCI Adult are taken as they are", "[data_tools]") {
   CHECK(seen.label == "3");
   CHECK(seen.eval == test.string());
   CHECK(seen.columns[1].num_missing == 1);
-  CHECK_THAT(suggested_experiment(seen, {.name = "adult"}), Contains("label: \"3\""));
+  CHECK_THAT(suggested_experiment(seen, {.name = "adult"}).text(), Contains("label: \"3\""));
 }
 
 TEST_CASE("texts with labels are told from tables", "[data_tools]") {
@@ -62,7 +62,7 @@ TEST_CASE("texts with labels are told from tables", "[data_tools]") {
   const SeenRows seen = rows_of(directory.write("reviews_train.csv", csv));
   CHECK(seen.text == "review");
   CHECK(seen.label == "sentiment");
-  CHECK_THAT(suggested_experiment(seen, {.name = "reviews"}), Contains("kind: text_classification"));
+  CHECK_THAT(suggested_experiment(seen, {.name = "reviews"}).text(), Contains("kind: text_classification"));
   const SeenRows objects = rows_of(directory.write("reviews.jsonl", jsonl));
   CHECK(objects.is_jsonl);
   CHECK(objects.text == "text");
@@ -76,7 +76,8 @@ TEST_CASE("JSON lines with turns are conversations", "[data_tools]") {
   CHECK(seen.num_rows == 2);
   CHECK(seen.num_turns == 4);
   CHECK(!seen.is_part);
-  CHECK_THAT(suggested_experiment(seen, {.name = "chat"}), Contains("kind: chat") && Contains("chat_template: chatml"));
+  CHECK_THAT(suggested_experiment(seen, {.name = "chat"}).text(),
+             Contains("kind: chat") && Contains("chat_template: chatml"));
   const std::string other = R"({"text": "a", "label": "b"})";
   CHECK_THAT(error_of([&] { inspect(directory.write("mixed.jsonl", row + "\n" + other + "\n"), {}); }),
              Contains("row 2 is no conversation, and the rows before it are"));
@@ -87,7 +88,7 @@ TEST_CASE("numbers with fractions are values to predict", "[data_tools]") {
   const SeenRows seen = rows_of(directory.write("houses.csv", "rooms,price\n3,100.5\n4,130.25\n5,155.75\n"));
   CHECK(seen.label == "price");
   CHECK(seen.label_is_value);
-  CHECK_THAT(suggested_experiment(seen, {.name = "houses"}), Contains("label_type: value"));
+  CHECK_THAT(suggested_experiment(seen, {.name = "houses"}).text(), Contains("label_type: value"));
   CHECK(rows_of(seen.train, {.label = "rooms"}).classes.size() == 3);
   CHECK_THAT(error_of([&] { rows_of(seen.train, {.label = "cost"}); }), Contains("there is no column 'cost'"));
 }
@@ -96,7 +97,7 @@ TEST_CASE("a text becomes a language model, and what is no data is refused", "[d
   const TemporaryDirectory directory;
   const auto file = directory.write("plays.txt", std::string(5000, 'a'));
   CHECK(std::get<SeenTexts>(inspect(file, {})).num_bytes == 5000);
-  CHECK_THAT(suggested_experiment(inspect(file, {}), {.name = "plays"}), Contains("kind: text_lm"));
+  CHECK_THAT(suggested_experiment(inspect(file, {}), {.name = "plays"}).text(), Contains("kind: text_lm"));
   CHECK_THAT(error_of([&] { inspect(directory.path() / "absent", {}); }), Contains("there is no file or directory"));
   const TemporaryDirectory empty;
   CHECK_THAT(error_of([&] { inspect(empty.path(), {}); }), Contains("has no data of a known kind"));

@@ -277,7 +277,10 @@ TEST_CASE("conversations that are too long are cut or dropped, and told", "[data
   CHECK(build(chat, options).train->size() == 1);
   CHECK_THAT(told, Contains("2 of 3 conversations of dataset.train have more than 50 tokens: dropped"));
   chat.seq_len = 8;
-  CHECK_THROWS_WITH(build(chat, options), Contains("no conversation has a token to learn among its first 8 tokens"));
+  CHECK_THROWS_WITH(build(chat, options),
+                    Contains("each conversation of dataset.train has more than 8 tokens, and is dropped"));
+  chat.too_long = TooLong::cut;
+  CHECK_THROWS_WITH(build(chat, options), Contains("has anything to learn among the first 8 tokens"));
 }
 
 TEST_CASE("a share of the conversations is kept for evaluation", "[dataset]") {

@@ -166,5 +166,19 @@ TEST_CASE("a preview shows both conversations of a pair, with the same fate", "[
   CHECK(shown->num_rows == 1);
 }
 
+TEST_CASE("pairs that differ behind the cut alone are left out, and told", "[dataset]") {
+  const TemporaryDirectory directory;
+  const std::string same(100, 'y');
+  PreferenceConfig config = preference_config(
+      directory, pair_of("p", same + "A", same + "B") + pair_of("p", "A" + same, "B" + same) + pair_of("p", "A", "B"));
+  config.too_long = TooLong::cut;
+  config.packing = Packing::none;
+  std::string told;
+  LoaderOptions options;
+  options.tell = [&](const std::string& text) { told += text + "\n"; };
+  CHECK(build(config, options).train->size() == 2);
+  CHECK_THAT(told, Contains("1 of 3 pairs of dataset.train differ behind the cut alone: left out"));
+}
+
 }  // namespace
 }  // namespace trainctl::dataset::preference_test

@@ -62,7 +62,7 @@ TEST_CASE("a row is shown by its columns, as they were before the encoding", "[d
       {.name = "city", .kind = ColumnKind::category, .categories = {"Bonn", "Köln"}, .has_other = true},
       {.name = "day", .kind = ColumnKind::date, .mean = 19000, .scale = 0.01}};
   const SampleSpec spec{.input_shape = {encoding->width()}, .table = encoding};
-  const auto shown = [&](std::vector<float> values) {
+  const auto shown = [&](std::vector<double> values) {
     std::vector<float> inputs(static_cast<std::size_t>(encoding->width()));
     encoding->encode(values, inputs.data());
     return columns_of(at::tensor(inputs), spec);

@@ -8,6 +8,7 @@
 #include "dataset/dataset.h"
 #include "dataset/description.h"
 #include "dataset/inputs.h"
+#include "dataset/table/table_encoding.h"
 #include "support/small_files.h"
 
 namespace trainctl::dataset::table_test {
@@ -179,7 +180,7 @@ TEST_CASE("wrong tables are refused with file and line", "[dataset]") {
   CHECK_THAT(error("a,b,lable\n1,2,0\n"), Contains("there is no column 'label'"));
   CHECK_THAT(error("a,label\n1,0\n1\n"), Contains("t.csv:3: this row has 1 columns"));
   CHECK_THAT(error("a,label\n"), Contains("no rows"));
-  CHECK_THAT(error(""), Contains("ends before its header"));
+  CHECK_THAT(error(""), Contains("t.csv is empty"));
   CHECK_THAT(error("label\n1\n"), Contains("no column beside the label"));
   CHECK_THAT(error("a,label\n1,x\n", {.label_type = LabelType::value}), Contains("should be a number, but is 'x'"));
   CHECK_THAT(error("a,label\n1,x\n", {.class_names = {"y"}}), Contains("is none of the classes"));
@@ -299,7 +300,7 @@ TEST_CASE("rows for a trained model become the inputs that it was trained with",
   const std::string other = directory.write("o.csv", "x,city,label\n7,Paris,a\n9,Rome,b\n");
   const Datasets trained = build(config_of({.train = {train}}), {});
   LoaderOptions options;
-  options.table = trained.train->spec().table;
+  options.trained = std::make_shared<const SampleSpec>(trained.train->spec());
   const Batch batch = all(build(config_of({.train = {other}}), options));
   CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{2, 3});
   const float unit = 1 / std::sqrt(8.0F / 3);
@@ -327,6 +328,173 @@ TEST_CASE("balanced_sampling draws the classes of a table equally often", "[data
   config = config_of({.train = {directory.write("v.csv", "x,label\n1,0.5\n")}, .label_type = LabelType::value});
   config.balanced_sampling = true;
   CHECK_THAT(error_of([&] { build(config, {}); }), Contains("doesn't tell the class of a sample"));
+}
+
+TEST_CASE("a second column of one name is a column of its own", "[dataset]") {
+  const TemporaryDirectory directory;
+  const auto inputs = [&](TableConfig config) {
+    config.train = {directory.write("t.csv", "x,x,label,\n3000000000,5,a,1\n3000000001,-5,b,2\n")};
+    config.feature_scaling = FeatureScaling::none;
+    LoaderOptions options;
+    std::string told;
+    options.tell = [&](const std::string& what) { told += what; };
+    const Floats read = values(all(build(config_of(config), options)).inputs);
+    CHECK_THAT(told, Contains("column 2, another 'x', is called 'x.1'"));
+    return read;
+  };
+  CHECK(inputs({.features = {"x", "x.1"}}) == Floats{3e9F, 5, 3e9F, -5});
+  CHECK(inputs({.features = {"2", "4"}}) == Floats{5, 1, -5, 2});
+}
+
+TEST_CASE("numbers are scaled in double precision", "[dataset]") {
+  const TemporaryDirectory directory;
+  const auto inputs = [&](const std::string& first, const std::string& second) {
+    return values(
+        all(build(config_of({.train = {directory.write("t.csv", "x,label\n" + first + ",a\n" + second + ",b\n")}}), {}))
+            .inputs);
+  };
+  for (const auto& [first, second] :
+       {std::pair("1700000000", "1700000001"), {"16777216", "16777217"}, {"1e-300", "2e-300"}})
+    CHECK(inputs(first, second) == Floats{-1, 1});
+  const Floats seconds = inputs("2024-03-01 12:00:00", "2024-03-01 12:00:01");
+  CHECK(seconds[0] == Approx(-1));
+  CHECK(seconds[7] == Approx(1));
+  const Floats zones = inputs("2024-03-01 14:00:00+02:00", "2024-03-01T12:00:00.5Z");
+  CHECK(zones[0] == Approx(-1));
+  CHECK(zones[5] == Approx(0).margin(1e-6));  // noon in UTC: half the circle
+}
+
+TEST_CASE("what pandas takes for no value is none in a column of numbers", "[dataset]") {
+  const TemporaryDirectory directory;
+  for (const std::string missing : {"", "NA", "n/a", "N/A", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "null", "NULL",
+                                    "None", "?", "1.#QNAN", "-1.#IND"}) {
+    INFO(missing);
+    const std::string file = directory.write("t.csv", "x,label\n1,a\n" + missing + ",b\n3,a\n");
+    CHECK(values(all(build(config_of({.train = {file},
+                                      .missing_values = MissingValues::mean,
+                                      .feature_scaling = FeatureScaling::none}),
+                           {}))
+                     .inputs) == Floats{1, 2, 3});
+  }
+}
+
+TEST_CASE("an infinite number is refused at its place", "[dataset]") {
+  const TemporaryDirectory directory;
+  for (const std::string cell : {"inf", "-Infinity", "1e400"})
+    CHECK_THAT(error_of([&] {
+                 build(config_of({.train = {directory.write("t.csv", "x,label\n1,a\n" + cell + ",b\n")}}), {});
+               }),
+               Contains("t.csv:3: column 'x' is infinite"));
+  TableConfig huge{.train = {directory.write("h.csv", "x,label\n1e200,a\n-1e200,b\n")}};
+  CHECK(values(all(build(config_of(huge), {})).inputs) == Floats{1, -1});
+  huge.feature_scaling = FeatureScaling::none;
+  CHECK_THAT(error_of([&] { build(config_of(huge), {}); }), Contains("column 'x' has numbers up to 1e+200"));
+}
+
+TEST_CASE("a class may be called NA or None, in quotes or by name", "[dataset]") {
+  const TemporaryDirectory directory;
+  const auto names = [&](const std::string& text, TableConfig config = {}) {
+    config.train = {directory.write("t.csv", text)};
+    return build(config_of(config), {}).train->spec().class_names;
+  };
+  CHECK(names("x,label\n1,\"None\"\n2,b\n") == std::vector<std::string>{"None", "b"});
+  CHECK(names("x,label\n1,None\n2,b\n", {.class_names = {"b", "None"}}) == std::vector<std::string>{"b", "None"});
+  CHECK_THAT(error_of([&] { names("x,label\n1,None\n2,b\n"); }), Contains("t.csv:2: the label is missing"));
+}
+
+TEST_CASE("separator, decimal sign and header are found, told, and settable", "[dataset]") {
+  const TemporaryDirectory directory;
+  std::string told;
+  const auto inputs = [&](const std::string& text, TableConfig config = {}, const std::string& name = "t.csv") {
+    config.train = {directory.write(name, text)};
+    config.feature_scaling = FeatureScaling::none;
+    LoaderOptions options;
+    told.clear();
+    options.tell = [&](const std::string& what) { told += what; };
+    return values(all(build(config_of(config), options)).inputs);
+  };
+  CHECK(inputs("x;y;label\n1,5;2,25;a\n3;4,5;b\n") == Floats{1.5, 2.25, 3, 4.5});
+  CHECK_THAT(told, Contains("columns are separated by ';' and numbers have a decimal comma"));
+  CHECK(inputs("1,5;2,25;a\n3;4,5;b\n", {.label = "3"}) == Floats{1.5, 2.25, 3, 4.5});
+  CHECK_THAT(told, Contains("no line names the columns"));
+  CHECK(inputs("sep=;\nx;label\n1;a\n2;b\n") == Floats{1, 2});
+  CHECK(inputs("sep=,\r\nx,label\r\n1,a\r\n2,b\r\n") == Floats{1, 2});
+  CHECK(inputs("x|label\n1|a, b\n2|c, d\n") == Floats{1, 2});
+  CHECK(inputs("x:y:label\n0:1:a\n2:3:b\n") == Floats{0, 1, 2, 3});
+  CHECK(inputs("A1 6 A3 a\nA2  7 A3 b\n", {.features = {"2"}, .label = "4"}) == Floats{6, 7});
+  CHECK(inputs("x\tlabel\n1\t\"a\"\n2\t\"b\"\n", {}, "t.tsv") == Floats{1, 2});
+  CHECK(inputs("x,label\r1,a\r2,b\r") == Floats{1, 2});
+  CHECK(inputs("x;y;label\n1,5;3;a\n2,5;4;b\n", {.features = {"y"}, .decimal = DecimalSign::point}) == Floats{3, 4});
+  CHECK(
+      inputs("1;2,5\n3;4,5\n", {.label = "1", .separator = std::string(","), .header_lines = std::int64_t{0}}).size() ==
+      2);
+  CHECK_THAT(error_of([&] { inputs("x;y;label\n1,5;2.5;a\n3,5;4.5;b\n"); }),
+             Contains("a decimal comma in column 1, and a decimal point in column 2"));
+}
+
+TEST_CASE("an encoding other than UTF-8 is refused at its place, or named", "[dataset]") {
+  const TemporaryDirectory directory;
+  const std::string latin1 = directory.write("l.csv", "x,c,label\n1,caf\xe9,a\n2,th\xe9,b\n");
+  const auto categories = [&](const std::string& file, const std::string& encoding) {
+    return build(config_of({.train = {file}, .features = {"c"}, .encoding = encoding}), {})
+        .train->spec()
+        .table->columns[0]
+        .categories;
+  };
+  CHECK_THAT(error_of([&] { categories(latin1, "utf-8"); }),
+             Contains("l.csv:2: byte 6 of the line, 0xe9, is not UTF-8"));
+  const std::vector<std::string> right{"caf\xc3\xa9", "th\xc3\xa9"};
+  CHECK(categories(latin1, "latin1") == right);
+  CHECK(categories(latin1, "windows-1252") == right);
+  std::string wide = "\xff\xfe";
+  for (const char byte : core::read_file(latin1)) wide += std::string{byte, '\0'};
+  CHECK(categories(directory.write("u.csv", wide), "utf-16") == right);
+  CHECK_THAT(error_of([&] { categories(directory.write("u.csv", wide), "utf-8"); }), Contains("u.csv:1: byte"));
+  CHECK_THAT(error_of([&] { categories(latin1, "ascii"); }),
+             Contains("l.csv:2: byte 6 of the line, 0xe9, is not ascii"));
+  CHECK_THAT(error_of([&] { categories(latin1, "latin-seven"); }), Contains("no encoding is called 'latin-seven'"));
+}
+
+TEST_CASE("columns of another set are found by their names", "[dataset]") {
+  const TemporaryDirectory directory;
+  const std::string train = directory.write("t.csv", "a,c,label\n0,red,y\n1,blue,n\n");
+  const auto evaluate = [&](const std::string& text) {
+    return build(config_of({.train = {train},
+                            .eval = {directory.write("e.csv", text)},
+                            .feature_scaling = FeatureScaling::none}),
+                 {})
+        .eval->next();
+  };
+  const std::optional<Batch> batch = evaluate("note,c,label,a\nhello,red,y,7\nthere,green,n,8\n");
+  CHECK(values(batch->inputs) == Floats{7, 0, 1, 8, 0, 0});
+  CHECK(classes(batch->targets) == Classes{1, 0});
+  CHECK_THAT(error_of([&] { evaluate("a,label\n1,y\n"); }), Contains("there is no column 'c'"));
+}
+
+TEST_CASE("a trained model's classes decide, whatever the training file has become", "[dataset]") {
+  const TemporaryDirectory directory;
+  TableConfig table{.train = {directory.write("t.csv", "x,label\n0,a\n1,b\n2,c\n")},
+                    .eval = {directory.write("e.csv", "x,label\n0,a\n2,c\n")}};
+  LoaderOptions options;
+  options.trained = std::make_shared<const SampleSpec>(build(config_of(table), {}).train->spec());
+  directory.write("t.csv", "x,label\n0,a\n1,z\n2,c\n");
+  const Datasets data = build(config_of(table), options);
+  CHECK(data.train == nullptr);
+  CHECK(classes(data.eval->next()->targets) == Classes{0, 2});
+  directory.write("e.csv", "x,label\n0,a\n2,z\n");
+  CHECK_THAT(error_of([&] { build(config_of(table), options); }),
+             Contains("e.csv:3: the label 'z' is none of the classes"));
+}
+
+TEST_CASE("no target is the mark of a skipped sample", "[dataset]") {
+  const TemporaryDirectory directory;
+  DatasetConfig config = config_of({.train = {directory.write("t.csv", "x,y\n1,-0.0\n2,1\n3,-0.0\n")},
+                                    .label = "y",
+                                    .label_type = LabelType::value});
+  config.on_bad_sample = OnBadSample::skip;
+  const std::optional<Batch> batch = build(config, {}).train->next();
+  CHECK(values(batch->targets) == Floats{0, 1, 0});
+  CHECK(batch->indices == Classes{0, 1, 2});
 }
 
 }  // namespace trainctl::dataset::table_test

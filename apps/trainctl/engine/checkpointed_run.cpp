@@ -26,9 +26,15 @@ std::optional<std::string> dataset_tokenizer(const dataset::DatasetConfig& datas
   return facts.tokens() == nullptr ? std::nullopt : *facts.tokens()->tokenizer;
 }
 
-/// Returns none if `path` has weights in another layout, or no checkpoint.
-std::optional<checkpoint::Found> newest_step(const std::filesystem::path& path) {
-  return std::filesystem::is_directory(path) ? checkpoint::find_newest(path) : std::nullopt;
+/// Returns none if `path` has weights in another layout, or no checkpoint. Notices tell of damaged ones.
+std::optional<checkpoint::Found> newest_step(const std::filesystem::path& path,
+                                             std::vector<tracking::Notice>& notices) {
+  if (!std::filesystem::is_directory(path)) return std::nullopt;
+  std::vector<std::string> passed_over;
+  std::optional<checkpoint::Found> found = checkpoint::find_newest(path, &passed_over);
+  for (const std::string& reason : passed_over)
+    if (found) notices.push_back({tracking::Level::warning, "a checkpoint is passed over: " + reason});
+  return found;
 }
 
 using OpenData = std::function<dataset::Datasets(const dataset::LoaderOptions&)>;
@@ -40,7 +46,7 @@ dataset::EvaluatedSet evaluated_set(Samples samples) {
 
 /// Returns a function that opens the data for a trained model. If no samples are needed, the description of the
 /// checkpoint is enough; an exported model takes that of its run's newest checkpoint. If samples are needed, the
-/// columns of a table become the inputs that the model was trained with.
+/// classes are those that the model was trained with, and so are the inputs made of a table's columns.
 OpenData data_of(const std::optional<checkpoint::Found>& used, const std::string& run_dir, Samples samples,
                  const dataset::DatasetConfig& config) {
   std::vector<checkpoint::Found> found;  // their tensors needn't be read for a description
@@ -57,10 +63,15 @@ OpenData data_of(const std::optional<checkpoint::Found>& used, const std::string
   if (info.data_description.empty()) return from_files;
   const auto describe = [info] { return dataset::described_datasets(info.data_description, info.data_fingerprint); };
   if (samples == Samples::not_needed) return [describe](const dataset::LoaderOptions&) { return describe(); };
-  const std::shared_ptr<const dataset::TableEncoding> table = describe().train->spec().table;
-  return [table, from_files](dataset::LoaderOptions options) {
-    options.table = table;
-    return from_files(options);
+  const auto trained = std::make_shared<const dataset::SampleSpec>(describe().train->spec());
+  return [trained, describe, from_files](dataset::LoaderOptions options) {
+    options.trained = trained;
+    dataset::Datasets data = from_files(options);
+    if (data.train) return data;
+    dataset::Datasets described = describe();
+    data.train = std::move(described.train);
+    data.fingerprint = std::move(described.fingerprint);
+    return data;
   };
 }
 
@@ -119,17 +130,20 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples sampl
         }
       },
       experiment.task.value);
-  experiment.model.init_from = std::nullopt;  // the checkpoint has all weights
-  experiment.distillation = std::nullopt;     // training alone asks a teacher
+  experiment.model.init_from = std::nullopt;   // the checkpoint has all weights
+  experiment.distillation = std::nullopt;      // training alone asks a teacher
+  experiment.train.eval_steps = std::nullopt;  // a sample is for the time during training
   if (auto* zero = std::get_if<distributed::ZeroConfig>(&experiment.distributed.how.value))
     zero->offload = {};  // weights are used whole
   experiment.distributed = distributed::without_parts(experiment.distributed);
-  const std::optional<checkpoint::Found> found = is_graph || quantized ? std::nullopt : newest_step(call.checkpoint);
+  const std::optional<checkpoint::Found> found =
+      is_graph || quantized ? std::nullopt : newest_step(call.checkpoint, notices);
   if (!found && call.checkpoint == call.run_dir) train::step_directory_of(call.run_dir);  // throws, with the reasons
   train::RankContext rank;
   rank.open_data = data_of(found, call.run_dir, samples, experiment.dataset);
   CheckpointedRun loaded{.run = train::build(experiment, notices, rank), .checkpoint = call.checkpoint};
   loaded.num_parameters = model::num_parameters(*loaded.run->model);
+  if (!found) loaded.run->optimizer->eval();  // before other weights are there, which it must leave as they are
   if (is_graph) {
     use_graph(loaded);
   } else if (quantized) {

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "data_tools/inspect.h"
@@ -31,16 +32,16 @@ std::string reason_of(const core::Error& error) {
 
 /// Writes an experiment whose step fits into this machine's memory: the batch is halved until it does. An experiment
 /// that can't be planned is written as it is.
-std::string sized_experiment(const data_tools::SeenData& seen, const cli::ConfigNewOptions& call) {
+data_tools::Suggestion sized_experiment(const data_tools::SeenData& seen, const cli::ConfigNewOptions& call) {
   constexpr std::int64_t kMostHalvings = 1 << 10;
   data_tools::SuggestionOptions options{.name = call.name};
-  std::string text;
+  data_tools::Suggestion suggestion;
   std::string planned;
   for (; options.batch_divisor <= kMostHalvings; options.batch_divisor *= 2) {
-    text = data_tools::suggested_experiment(seen, options);
+    suggestion = data_tools::suggested_experiment(seen, options);
     std::optional<plan::MemoryPlan> plan;
     try {
-      plan = plan_of(call.load(text).experiment);
+      plan = plan_of(call.load(suggestion.text()).experiment);
     } catch (const core::Error& error) {
       planned = "# not planned: " + reason_of(error);
       break;
@@ -51,7 +52,8 @@ std::string sized_experiment(const data_tools::SeenData& seen, const cli::Config
   }
   if (options.batch_divisor > 1)
     planned += "; the usual batch is " + std::to_string(options.batch_divisor) + " times as large";
-  return text.insert(text.find("name: "), planned + "\n");
+  suggestion.remarks += planned + "\n";
+  return suggestion;
 }
 
 }  // namespace
@@ -60,13 +62,14 @@ int run_config_new(const cli::EngineCall& call) {
   const auto& options = call.options<cli::ConfigNewOptions>();
   const data_tools::SeenData seen =
       data_tools::inspect(options.from, {.eval = options.eval, .label = options.label, .text = options.text});
-  const std::string text = sized_experiment(seen, options);
+  const data_tools::Suggestion suggestion = sized_experiment(seen, options);
+  const std::string text = suggestion.text();
   if (options.output.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return core::kExitDone;
   }
   core::write_file_atomically(options.output, text);
-  std::fputs(text.substr(0, text.find("name: ")).c_str(), stdout);
+  std::fputs(suggestion.remarks.c_str(), stdout);
   std::printf("written to %s; next: trainctl train %s\n", options.output.c_str(), options.output.c_str());
   return core::kExitDone;
 }

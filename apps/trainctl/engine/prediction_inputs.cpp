@@ -100,11 +100,15 @@ void read_texts(const CheckpointedRun& loaded, const std::string& file, const to
 }
 
 void read_rows(const dataset::TableInputs& table, const std::string& file, const InputUse& use) {
-  table.read(content_of(file), file, [&](const dataset::LineInput<at::Tensor>& line) {
+  const auto use_line = [&](const dataset::LineInput<at::Tensor>& line) {
     NamedInput input{.name = file, .line = line.line, .content = {}, .error = line.error};
     if (line.content) input.content = inference::PredictionInput{.values = *line.content, .encoding = {}, .text = ""};
     use(std::move(input));
-  });
+  };
+  if (file.ends_with(".parquet") || file.ends_with(".pq"))
+    table.read_parquet(file, use_line);
+  else
+    table.read(content_of(file), file, use_line);
 }
 
 /// Reads one file as the dataset's kind does.
@@ -122,7 +126,7 @@ Reader reader_of(const CheckpointedRun& loaded, const tokenizer::Tokenizer* toke
   if (const std::shared_ptr<const dataset::TableInputs> table =
           dataset::table_inputs_of(experiment.dataset.source, spec))
     return {.read = [table, &use](const std::string& file) { read_rows(*table, file, use); },
-            .endings = {".csv", ".tsv", ".tab"}};
+            .endings = {".csv", ".tsv", ".tab", ".parquet", ".pq"}};
   if (!spec.is_image())
     throw core::Error("predict takes images, texts and tables, and this dataset is of none of them");
   const auto images = std::make_shared<Images>(loaded, use);

@@ -71,7 +71,10 @@ std::vector<dataset::Batch> first_batches(const train::Run& run, dataset::Loader
 
 dataset::LoaderOptions calibration_options(const train::Run& run) {
   const std::int64_t cores = std::max<std::int64_t>(1, runtime::available_cores());
-  return {.seed = run.seed(), .workers = 1, .most_workers = cores};
+  return {.seed = run.seed(),
+          .workers = 1,
+          .most_workers = cores,
+          .trained = std::make_shared<const dataset::SampleSpec>(run.data.train->spec())};
 }
 
 NamedMetrics metrics_of(train::Run& run, tracking::Sink& sink) {

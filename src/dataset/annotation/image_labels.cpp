@@ -3,19 +3,15 @@
 #include <unordered_map>
 
 #include "core/error.h"
-#include "core/mapped_file.h"
 #include "core/text.h"
-#include "dataset/table/column_kind.h"
 #include "dataset/table/table_data.h"
 #include "dataset/text/class_labels.h"
+#include "dataset/text/reading/column_kind.h"
 #include "dataset/text/reading/table_layout.h"
+#include "dataset/text/reading/text_file.h"
 
 namespace trainctl::dataset {
 namespace {
-
-TableFileFormat format_by_ending(const std::string& path) {
-  return path.ends_with(".tsv") || path.ends_with(".tab") ? TableFileFormat::tsv : TableFileFormat::auto_;
-}
 
 /// The columns that are read, in the order in which messages name them.
 std::vector<std::string> chosen_columns(const ImageLabelsConfig& config) {
@@ -79,7 +75,7 @@ class LabelTable {
     std::vector<std::string> labels;
     for (std::size_t i = 0; i < config_.label_columns.size(); ++i) {
       const std::string_view cell = core::trimmed(cells[columns_[i + 1]]);
-      const std::optional<float> flag = number_in(cell);
+      const std::optional<double> flag = number_in(cell);
       if (!flag || (*flag != 0 && *flag != 1))
         throw core::Error(place + ": column '" + config_.label_columns[i] + "' should be 0 or 1, got '" +
                           std::string(cell.substr(0, 60)) + "'");
@@ -103,11 +99,10 @@ class LabelTable {
 }  // namespace
 
 ImageLabelRows read_image_labels(const std::string& path, const ImageLabelsConfig& config, std::int64_t most_rows) {
-  const core::MappedFile bytes(path);
-  const std::string_view text =
-      without_byte_order_mark({reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()});
+  const TextFile content(path);
+  const std::string_view text = content.text();
   const TableLayout layout =
-      layout_of_table(path, text, text_format(text, format_by_ending(path)), {}, choice_of(chosen_columns(config)));
+      layout_of_table(path, text, known_layout(TableConfig(), path), choice_of(chosen_columns(config)));
   LabelTable table(config, path);
   if (!layout.header.empty()) table.take_header(layout.header);
   TableRecords records = layout.open_rows(path, text);

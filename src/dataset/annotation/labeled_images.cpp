@@ -1,6 +1,8 @@
 // Image files with labels in a table: DIRECTORY/image.jpg, and a row "image.jpg,cat" or "image.jpg,cat|outdoors".
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -66,13 +68,18 @@ class LabeledImages final : public EncodedImageSource {
   SampleSpec spec_;
 };
 
-/// Returns the file that a row means: the name itself, or the name with one of the endings.
+/// Returns the file that a row means, below the directory: the name itself, or the name with an ending. Endings may be
+/// in capitals.
 std::string file_of(const ImageLabelRows& table, const ImageLabelRow& row, const fs::path& directory,
                     const std::vector<std::string>& endings) {
   std::error_code ignored;
-  if (fs::is_regular_file(directory / row.file, ignored)) return row.file;
-  for (const std::string& ending : endings)
-    if (std::string name = row.file + "." + ending; fs::is_regular_file(directory / name, ignored)) return name;
+  const std::string named = fs::path(row.file).lexically_normal().string();
+  if (fs::is_regular_file(directory / named, ignored)) return named;
+  for (std::string ending : endings)
+    for (int i = 0; i < 2; ++i) {
+      if (std::string name = named + "." + ending; fs::is_regular_file(directory / name, ignored)) return name;
+      std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::toupper(c); });
+    }
   throw core::Error(table.place(row) + ": there is no picture " + (directory / row.file).string())
       .hint("dataset.labels.file names the column of file names below " + directory.string());
 }
@@ -83,8 +90,13 @@ std::shared_ptr<const LabeledFiles> find_files(const ImageLabelRows& table, cons
   found->directory = directory;
   core::Checksum sum;
   const auto add = [&](const std::string& text) { sum.update(std::as_bytes(std::span(text))); };
+  std::unordered_map<std::string, std::string> places;  // of each file's row
   for (const ImageLabelRow& row : table.rows) {
     found->files.push_back(file_of(table, row, directory, config.extensions));
+    const auto [known, is_new] = places.emplace(found->files.back(), table.place(row));
+    if (!is_new)
+      throw core::Error(table.place(row) + ": " + found->files.back() + " has a row already, at " + known->second)
+          .hint("a picture has one row");
     std::vector<std::int64_t> labels;
     for (const std::string& label : row.labels) labels.push_back(classes.of(label, table.place(row)));
     std::sort(labels.begin(), labels.end());
@@ -127,7 +139,8 @@ const std::string& table_of(const std::optional<std::string>& table, const std::
 Sources build_labeled_images(const ImageFolderConfig& config, const LoaderOptions& options) {
   const ImageLabelsConfig& labels = *config.labels;
   const ImageLabelRows training = read_image_labels(labels.train, labels);
-  const ClassNumbers classes(class_names_of(labels, training));
+  const ClassNumbers classes(options.trained != nullptr ? options.trained->class_names
+                                                        : class_names_of(labels, training));
   SampleSpec spec;
   spec.input_shape = {3, 0, 0};
   spec.num_classes = classes.size();

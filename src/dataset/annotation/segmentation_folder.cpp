@@ -37,13 +37,21 @@ bool has_ending(const fs::path& file, const std::vector<std::string>& endings) {
   return std::find(endings.begin(), endings.end(), ending.substr(1)) != endings.end();
 }
 
+/// Lists images, without hidden files and folders (a dot in front), as image_folder does.
 std::vector<std::string> images_below(const std::string& directory, const std::vector<std::string>& endings) {
+  constexpr int kDeepest = 64;
   std::error_code error;
   std::vector<std::string> files;
-  for (auto entry = fs::recursive_directory_iterator(directory, error); !error && entry != end(entry);
-       entry.increment(error))
-    if (!entry->path().filename().string().starts_with('.') && has_ending(entry->path(), endings))
+  for (auto entry = fs::recursive_directory_iterator(directory, fs::directory_options::follow_directory_symlink, error);
+       !error && entry != end(entry); entry.increment(error)) {
+    if (entry.depth() > kDeepest)
+      throw core::Error("folders in " + directory + " lie more than " + std::to_string(kDeepest) +
+                        " deep; does a link lead upwards? " + entry->path().string());
+    if (entry->path().filename().string().starts_with('.'))
+      entry.disable_recursion_pending();
+    else if (has_ending(entry->path(), endings) && !entry->is_directory())
       files.push_back(entry->path().lexically_relative(directory).string());
+  }
   if (error) throw core::Error("cannot list " + directory + ": " + error.message());
   if (files.empty()) throw core::Error("no images (" + core::list_words(endings, "or") + ") in " + directory);
   std::sort(files.begin(), files.end());

@@ -21,6 +21,7 @@ namespace {
 struct LongRows {
   std::int64_t too_long = 0;
   std::int64_t left_out = 0;  // nothing of them is learned
+  std::int64_t alike = 0;     // pairs that differ behind the cut alone
 };
 
 /// What the consecutive conversations of a store are: one by one, or pairs.
@@ -34,17 +35,24 @@ const PieceKind kPairs{.conversations = 2, .targets = Targets::preferences, .nam
 class ChatSource final : public RawSource {
  public:
   ChatSource(std::shared_ptr<const TokenStore> store, const ChatConfig& config, const PieceKind& kind,
-             const std::vector<std::int64_t>& chosen, std::int64_t vocab_size, std::int32_t pad)
+             const std::vector<std::int64_t>& chosen, const std::string& set, std::int64_t vocab_size, std::int32_t pad)
       : store_(std::move(store)),
         length_(config.seq_len),
         in_piece_(kind.conversations),
         packing_(config.packing),
         pad_(pad) {
     keep_learned(chosen, config.too_long);
-    if (kept_.empty())
-      throw core::Error("no " + kind.name + " has a token to learn among its first " + core::format_count(length_) +
-                        " tokens")
+    if (kept_.empty()) {
+      const std::string each = in_piece_ > 1 ? " of each conversation" : "";
+      if (long_rows_.too_long == std::ssize(chosen) && config.too_long == TooLong::drop)
+        throw core::Error("each " + kind.name + " of dataset." + set + " has more than " +
+                          core::format_count(most_tokens()) + " tokens" + (in_piece_ > 1 ? " in a conversation" : "") +
+                          ", and is dropped")
+            .hint("raise dataset.seq_len, or set dataset.too_long: cut");
+      throw core::Error("no " + kind.name + " of dataset." + set + " has anything to learn among the first " +
+                        core::format_count(most_tokens()) + " tokens" + each)
           .hint("raise dataset.seq_len");
+    }
     fill_rows();
     spec_.input_shape = {length_};
     spec_.input_dtype = at::kLong;
@@ -126,11 +134,23 @@ class ChatSource final : public RawSource {
       }
       if (is_long) ++long_rows_.too_long;
       if (is_long && too_long == TooLong::drop) continue;
-      if (learns)
-        kept_.push_back(piece);
-      else
+      if (!learns)
         ++long_rows_.left_out;
+      else if (is_long && in_piece_ == 2 && are_alike(2 * piece, 2 * piece + 1))
+        ++long_rows_.alike;
+      else
+        kept_.push_back(piece);
     }
+  }
+
+  /// Returns whether two conversations have the same tokens up to the cut, so that neither can be preferred.
+  bool are_alike(std::int64_t row, std::int64_t other) const {
+    if (length_of(row) != length_of(other)) return false;
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(length_of(row)));
+    std::vector<std::int64_t> other_ids(ids.size());
+    store_->copy(store_->document_start(row), ids);
+    store_->copy(store_->document_start(other), other_ids);
+    return ids == other_ids;
   }
 
   void fill_rows() {
@@ -254,7 +274,8 @@ class ChatSets {
     if (chosen.empty()) return nullptr;
     const std::int64_t count = std::ssize(chosen);
     const std::int32_t pad = tokenizer_->roles().pad.value_or(tokenizer_->roles().end.value_or(0));
-    auto opened = std::make_unique<ChatSource>(prepared.store, config_, kind_, chosen, tokenizer_->vocab_size(), pad);
+    auto opened =
+        std::make_unique<ChatSource>(prepared.store, config_, kind_, chosen, set, tokenizer_->vocab_size(), pad);
     tell(opened->long_rows(), count, set);
     return opened;
   }
@@ -269,6 +290,8 @@ class ChatSets {
                     (config_.too_long == TooLong::cut ? "cut" : "dropped") + " (dataset.too_long)");
     if (rows.left_out > 0)
       options_.tell(core::format_count(rows.left_out) + of_all + " have no token to learn after the cut: left out");
+    if (rows.alike > 0)
+      options_.tell(core::format_count(rows.alike) + of_all + " differ behind the cut alone: left out");
   }
 
   ChatConfig config_;

@@ -21,7 +21,7 @@ void read_parquet_file(const std::filesystem::path& file,
   const ParquetRequest request{.path = file.string(), .choose = choose, .use = use};
   std::string wrong;
   reader(request, wrong);
-  if (!wrong.empty()) throw core::Error(file.string() + ": " + wrong).hint("is it a Parquet file, and whole?");
+  if (!wrong.empty()) throw core::Error(file.string() + ": " + wrong);
 }
 
 }  // namespace trainctl::dataset

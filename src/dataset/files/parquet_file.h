@@ -9,7 +9,7 @@
 
 namespace trainctl::dataset {
 
-/// Reads the rows of a file. `choose` returns the numbers of the columns, that of the label last; `use` gets each row.
+/// Reads the rows of a file. `choose` returns the numbers of the columns that are read; `use` gets each row.
 /// What they throw ends the reading. Throws core::Error if the file is damaged, a column is of a type that has no
 /// encoding, or this build has no Arrow.
 void read_parquet_file(const std::filesystem::path& file,

@@ -39,8 +39,12 @@ class BadSampleLog {
   std::vector<BadSampleReport> fresh_;
 };
 
-/// `writer`, with the policy for bad samples around it. A replacement is another sample of the source, always the same.
-std::unique_ptr<SampleWriter> tolerate_bad_samples(std::unique_ptr<SampleWriter> writer, const Source& source,
-                                                   OnBadSample policy, std::shared_ptr<BadSampleLog> log);
+/// Stands for no sample.
+inline constexpr std::int64_t kLeftOut = -1;
+
+/// Writes a sample. If it is bad, the policy of the log decides. Returns the index of the sample that was written, or
+/// kLeftOut. A replacement is another sample of the source, always the same.
+std::int64_t write_or_tolerate(const SampleWriter& writer, SampleKey key, Scratch& scratch, std::byte* input,
+                               std::int64_t* target, const Source& source, BadSampleLog* log);
 
 }  // namespace trainctl::dataset

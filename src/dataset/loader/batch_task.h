@@ -21,8 +21,9 @@ struct BatchTask {
   std::shared_ptr<const EpochOrder> order;
   std::vector<SampleKey> keys{};  // of this rank's samples, where lengths decide on them; empty: the order's
   std::shared_ptr<BatchBuffer> buffer{};
-  std::int64_t claimed = 0;   // samples that some thread has taken on
-  std::int64_t finished = 0;  // samples that are written
+  std::vector<std::int64_t> written{};  // [count], index of the sample in each row; kLeftOut: none
+  std::int64_t claimed = 0;             // samples that some thread has taken on
+  std::int64_t finished = 0;            // samples that are written
   std::exception_ptr failure{};
 
   bool ends_epoch() const { return shared == 0; }

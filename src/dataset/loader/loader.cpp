@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -70,13 +71,12 @@ class PrefetchingLoader final : public Loader {
     ++stats_.batches;
     position_ = {.epoch = ticket->start.epoch, .sample = ticket->start.sample + ticket->shared};
     const auto keep_alive = [buffer = ticket->buffer](void*) mutable { buffer.reset(); };
-    Batch batch =
-        parts_.writer->wrap(ticket->count, ticket->buffer->inputs.get(), ticket->buffer->targets.get(), keep_alive);
+    close_up(*ticket);
+    const auto rows = static_cast<std::int64_t>(ticket->written.size());
+    Batch batch = parts_.writer->wrap(rows, ticket->buffer->inputs.get(), ticket->buffer->targets.get(), keep_alive);
     batch.epoch = ticket->start.epoch;
     batch.first_sample = ticket->start.sample + ticket->offset;
-    for (std::int64_t i = 0; i < ticket->count; ++i)
-      batch.indices.push_back(ticket->keys.empty() ? ticket->order->at(batch.first_sample + i).index
-                                                   : ticket->keys[static_cast<std::size_t>(i)].index);
+    batch.indices = std::move(ticket->written);
     return batch;
   }
 
@@ -289,8 +289,28 @@ class PrefetchingLoader final : public Loader {
     prepare(*ticket);
   }
 
+  /// Moves the rows behind those that were left out to the front.
+  void close_up(BatchTask& ticket) const {
+    auto* inputs = static_cast<std::byte*>(ticket.buffer->inputs.get());
+    auto* targets = static_cast<std::byte*>(ticket.buffer->targets.get());
+    const auto input_bytes = static_cast<std::size_t>(parts_.writer->input_bytes());
+    const auto target_bytes = static_cast<std::size_t>(parts_.writer->target_count()) * sizeof(std::int64_t);
+    std::size_t kept = 0;
+    for (std::size_t row = 0; row < ticket.written.size(); ++row) {
+      if (ticket.written[row] == kLeftOut) continue;
+      if (kept != row) {
+        std::memcpy(inputs + kept * input_bytes, inputs + row * input_bytes, input_bytes);
+        std::memcpy(targets + kept * target_bytes, targets + row * target_bytes, target_bytes);
+        ticket.written[kept] = ticket.written[row];
+      }
+      ++kept;
+    }
+    ticket.written.resize(kept);
+  }
+
   void prepare(BatchTask& ticket) noexcept {
     try {
+      ticket.written.resize(static_cast<std::size_t>(ticket.count), kLeftOut);
       const Position own{.epoch = ticket.start.epoch, .sample = ticket.start.sample + ticket.offset};
       if (buckets_) ticket.keys = buckets_->batch(*ticket.order, size_, own, ticket.count);
       ticket.buffer = pool_->take();
@@ -363,7 +383,7 @@ class PrefetchingLoader final : public Loader {
   std::int64_t planned_order_epoch_ = -1;
   StageTimes times_;     // of all threads, since the loader began
   Readahead readahead_;  // told under the lock, asked without
-  const SliceWriter slices_{*parts_.writer, readahead_, size_};
+  const SliceWriter slices_{*parts_.writer, *parts_.source, parts_.bad_samples.get(), readahead_, size_};
   bool planning_ = false;  // whether workers may add tickets
   bool stopping_ = false;
   std::vector<std::thread> workers_;

@@ -19,8 +19,9 @@ enum class AfterEpoch { go_on, rest, end };
 
 struct LoaderParts {
   std::unique_ptr<Source> source;
-  std::unique_ptr<SampleWriter> writer;  // of that source
-  std::shared_ptr<CachedSamples> cache;  // that the writer uses, for the statistics; null: none
+  std::unique_ptr<SampleWriter> writer;       // of that source
+  std::shared_ptr<BadSampleLog> bad_samples;  // with the policy for them; null: they fail
+  std::shared_ptr<CachedSamples> cache;       // that the writer uses, for the statistics; null: none
   std::uint64_t seed = 0;
   std::int64_t batch_size = 1;  // of this rank
   Share share{};

@@ -8,7 +8,7 @@
 namespace trainctl::dataset {
 
 std::exception_ptr SliceWriter::write(const Slice& slice, Scratch& scratch) const noexcept {
-  const BatchTask& task = *slice.ticket;
+  BatchTask& task = *slice.ticket;
   auto* inputs = static_cast<std::byte*>(task.buffer->inputs.get());
   auto* targets = static_cast<std::int64_t*>(task.buffer->targets.get());
   try {
@@ -21,7 +21,9 @@ std::exception_ptr SliceWriter::write(const Slice& slice, Scratch& scratch) cons
     try {
       key = task.keys.empty() ? task.order->at(task.start.sample + task.offset + i)
                               : task.keys[static_cast<std::size_t>(i)];
-      writer_.write(key, scratch, inputs + i * writer_.input_bytes(), targets + i * writer_.target_count());
+      task.written[static_cast<std::size_t>(i)] =
+          write_or_tolerate(writer_, key, scratch, inputs + i * writer_.input_bytes(),
+                            targets + i * writer_.target_count(), source_, log_);
     } catch (...) {
       return core::current_error([&](core::Error error) {
         return error.during("preparing sample " + std::to_string(key.index) + " of epoch " + std::to_string(key.epoch));

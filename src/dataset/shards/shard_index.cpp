@@ -10,8 +10,10 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/mapped_file.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "dataset/sampler/split.h"
 #include "dataset/shards/tar.h"
 
@@ -42,19 +44,23 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-/// Returns the end of the key: the first dot in the last part of the name; npos if there is none.
+/// Returns the end of the key: the first dot in the last part of the name; npos if there is none. A part that begins
+/// with a dot has no key: `._a.png` and `.DS_Store` of a Mac. Source: webdataset/tariterators.py, base_plus_ext.
 std::size_t key_end(std::string_view name) {
-  const std::size_t slash = name.rfind('/');
-  return name.find('.', slash == std::string_view::npos ? 0 : slash + 1);
+  const std::size_t begin = name.rfind('/') + 1;  // 0: there is no slash
+  const std::size_t dot = name.find('.', begin);
+  return dot == begin ? std::string_view::npos : dot;
 }
 
-/// Returns the file of a shard's index. Other members, or another size or time of the shard, give another file.
+/// Returns the file of a shard's index. Other members, or a shard that was written anew, give another file. A program
+/// can set the time of the content back, but not the inode's.
 fs::path cache_file(const fs::path& shard, const ShardMembers& members, const fs::path& cache_dir) {
   struct stat status {};
   if (::stat(shard.c_str(), &status) != 0) throw core::system_error("read the size and time of", shard.string());
   std::string text = fs::absolute(shard).lexically_normal().string() + " " + std::to_string(status.st_size) + " " +
                      std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) + " " +
-                     members.label + " " + members.label_member;
+                     std::to_string(status.st_ctim.tv_sec) + "." + std::to_string(status.st_ctim.tv_nsec) + " " +
+                     std::to_string(status.st_ino) + " " + members.label + " " + members.label_member;
   for (const std::string& ending : members.image) text += " " + ending;
   return cache_dir / ("shard_" + core::checksum(text) + ".index");
 }
@@ -169,7 +175,7 @@ class IndexBuilder {
   }
 
   std::int64_t json_label(std::string_view text, const TarMember& member) {
-    const auto json = nlohmann::json::parse(text, nullptr, false);
+    const auto json = core::parse_json_or_discard(text);
     if (!json.is_object() || !json.contains(members_.label_member))
       throw core::Error(place(pending_.key, member.offset) + ": " + member.name +
                         (json.is_object() ? " has no member '" + members_.label_member + "'" : " is no JSON object"))
@@ -187,6 +193,10 @@ class IndexBuilder {
       throw core::Error(place(pending_.key, member.offset) +
                         ": the label should be a class number or a name, but is '" + std::string(text.substr(0, 40)) +
                         "'");
+    if (const std::size_t wrong = core::valid_prefix(text); wrong < text.size())
+      throw core::Error(place(pending_.key, member.offset) + ": its label is not UTF-8 at byte " +
+                        std::to_string(wrong + 1) + ": '" + core::replace_invalid(text.substr(0, 40)) + "'")
+          .hint("write labels in UTF-8, or as class numbers");
     const auto [found, is_new] = names_.emplace(text, index_.label_names_.size());
     if (is_new) index_.label_names_.emplace_back(text);
     if (names_.size() > kMostNames) throw core::Error(shard_.string() + " has too many classes; is the label a class?");
@@ -242,8 +252,8 @@ bool ShardIndex::read(const fs::path& file) {
   if (core::checksum(content) != text.substr(content.size())) return false;
   samples_ = {reinterpret_cast<const ShardSample*>(text.data() + sizeof header), header.num_samples};
   keys_ = text.substr(sizeof header + sample_bytes, header.key_bytes);
-  const auto names = nlohmann::json::parse(
-      text.substr(sizeof header + sample_bytes + header.key_bytes, header.name_bytes), nullptr, false);
+  const auto names =
+      core::parse_json_or_discard(text.substr(sizeof header + sample_bytes + header.key_bytes, header.name_bytes));
   if (!names.is_array()) return false;
   label_names_ = names.get<std::vector<std::string>>();
   fingerprint_ = text.substr(content.size());

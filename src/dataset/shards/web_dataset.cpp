@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/mapped_file.h"
 #include "core/text.h"
 #include "dataset/files/file_list.h"
@@ -75,7 +76,7 @@ std::vector<std::string> indexed_names(const fs::path& shard) {
   const fs::path file = shard.parent_path() / "index.json";
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return {};
-  const auto index = nlohmann::json::parse(core::read_file(file), nullptr, false);
+  const auto index = core::parse_json_or_discard(core::read_file(file));
   if (!index.is_object() || !index.contains("class_names") || !index["class_names"].is_array()) return {};
   std::vector<std::string> names;
   for (const nlohmann::json& name : index["class_names"])
@@ -243,9 +244,12 @@ std::vector<SamplePlace> places_of(const LabelledShards& shards, Side side, cons
 
 Sources build(const WebDatasetConfig& config, const LoaderOptions& options) {
   std::vector<OpenShard> opened = open_shards(config.train, "dataset.train", config, options);
-  std::vector<std::string> names = class_names(config, opened);
+  std::vector<std::string> names =
+      options.trained != nullptr ? options.trained->class_names : class_names(config, opened);
   const auto train = std::make_shared<const LabelledShards>(std::move(opened), std::move(names));
-  const std::int64_t num_classes = config.num_classes.value.value_or(train->largest_label() + 1);
+  const std::int64_t num_classes = options.trained != nullptr
+                                       ? options.trained->num_classes
+                                       : config.num_classes.value.value_or(train->largest_label() + 1);
   train->check_labels(num_classes);
   const Split split{.eval_fraction = config.eval_fraction, .seed = static_cast<std::uint64_t>(config.split_seed)};
   const bool splits = config.eval.empty() && config.eval_fraction > 0;

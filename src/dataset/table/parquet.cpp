@@ -32,13 +32,13 @@ void read_parquet(const std::filesystem::path& file, std::int64_t most_rows, Tab
       names.push_back(column.name);
       kinds.push_back(kind_of(column.type));
     }
-    const TableBuilder::Layout layout = builder.begin_file(file.string(), names, kinds);
+    const TableBuilder::Layout layout = builder.begin_file(file.string(), unique_names(names), '.', kinds);
     std::vector<int> chosen(layout.features.begin(), layout.features.end());
     chosen.push_back(static_cast<int>(layout.label));
     return chosen;
   };
   const auto use = [&](const ParquetRow& row) {
-    builder.add_typed(row.values, row.texts, row.label, row.number);
+    builder.add_typed(row);
     if (row.number >= most_rows) throw LastRowRead{};
   };
   try {

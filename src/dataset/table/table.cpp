@@ -26,8 +26,8 @@ namespace {
 
 /// How the columns of the data become those of an encoding.
 struct ColumnMap {
-  std::vector<std::size_t> columns;       // of the data, for each of the encoding
-  std::vector<std::vector<float>> codes;  // of the data's categories; empty: the values stay
+  std::vector<std::size_t> columns;        // of the data, for each of the encoding
+  std::vector<std::vector<double>> codes;  // of the data's categories; empty: the values stay
 };
 
 /// Rows of numbers and codes of categories, which become the inputs of a network when they are read.
@@ -48,7 +48,7 @@ class Table final : public RawSource {
   /// Returns the bytes of a sample, float [F].
   std::int64_t sample_bytes() const override { return width() * static_cast<std::int64_t>(sizeof(float)); }
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
-    thread_local std::vector<float> values;
+    thread_local std::vector<double> values;
     read_values(index, values);
     spec_.table->encode(values, reinterpret_cast<float*>(sample));
     return target(index);
@@ -62,10 +62,10 @@ class Table final : public RawSource {
   std::string fingerprint() const override {
     core::Checksum of_values;
     core::Checksum of_targets;
-    std::vector<float> values;
+    std::vector<double> values;
     for (std::int64_t index = 0; index < size(); ++index) {
       read_values(index, values);
-      of_values.update(std::as_bytes(std::span<const float>(values)));
+      of_values.update(std::as_bytes(std::span<const double>(values)));
       const std::int64_t one = target(index);
       of_targets.update(std::as_bytes(std::span(&one, 1)));
     }
@@ -75,11 +75,11 @@ class Table final : public RawSource {
 
  private:
   /// Fills in the values of the encoding's columns, with its codes of categories.
-  void read_values(std::int64_t index, std::vector<float>& values) const {
+  void read_values(std::int64_t index, std::vector<double>& values) const {
     values.clear();
-    const float* stored = data_->values.data() + rows_[static_cast<std::size_t>(index)] * data_->num_features();
+    const double* stored = data_->values.data() + rows_[static_cast<std::size_t>(index)] * data_->num_features();
     for (std::size_t i = 0; i < map_.columns.size(); ++i) {
-      const float value = stored[map_.columns[i]];
+      const double value = stored[map_.columns[i]];
       values.push_back(map_.codes[i].empty() ? value : map_.codes[i][static_cast<std::size_t>(value)]);
     }
   }
@@ -127,7 +127,7 @@ std::unique_ptr<SampleWriter> Table::make_writer(Phase, std::uint64_t) const {
 
 /// Returns whether a cell has no value. That of a category is a category of its own, unless such rows are left out.
 bool has_no_value(const TableData& data, std::size_t row, std::size_t column, MissingValues missing) {
-  const float value = data.values[row * data.num_features() + column];
+  const double value = data.values[row * data.num_features() + column];
   if (data.kinds[column] != ColumnKind::category) return std::isnan(value);
   return missing == MissingValues::drop && data.categories[column][static_cast<std::size_t>(value)].empty();
 }
@@ -143,7 +143,9 @@ std::vector<std::size_t> usable_rows(const TableData& data, MissingValues missin
     const bool whole = empty == width;
     if (missing != MissingValues::drop && !labelled)
       throw core::Error(data.place(row) + ": the label is missing")
-          .hint("dataset.missing_values: drop leaves such rows out");
+          .hint(
+              "dataset.missing_values: drop leaves such rows out; NA or None is a class where it stands in quotes, or "
+              "in dataset.class_names");
     if (missing == MissingValues::error && !whole)
       throw core::Error(data.place(row) + ": column '" + data.features[empty] + "' is missing")
           .hint("dataset.missing_values: drop leaves such rows out, mean takes the column's mean");
@@ -154,9 +156,10 @@ std::vector<std::size_t> usable_rows(const TableData& data, MissingValues missin
   return rows;
 }
 
-std::vector<std::string> class_names(const TableConfig& config, const TableData& data) {
-  if (config.label_type == LabelType::value || !config.class_names.empty()) return config.class_names;
-  return sorted_as_numbers(data.label_names);
+std::vector<std::string> class_names(const TableConfig& config, const TableData& data, const LoaderOptions& options) {
+  if (config.label_type == LabelType::value) return {};
+  if (options.trained != nullptr) return options.trained->class_names;
+  return config.class_names.empty() ? sorted_as_numbers(data.label_names) : config.class_names;
 }
 
 /// Returns the number of a label among the names; names.size() if it is none of them. A label that only ends with a
@@ -192,7 +195,7 @@ ColumnMap map_columns(const TableData& data, const TableEncoding& encoding) {
     if (found == data.features.end())
       throw core::Error(data.paths.front() + " has no column '" + column.name + "', which the model was trained with");
     map.columns.push_back(static_cast<std::size_t>(found - data.features.begin()));
-    std::vector<float>& own = map.codes.emplace_back();
+    std::vector<double>& own = map.codes.emplace_back();
     if (column.kind == ColumnKind::category)
       for (const std::string& category : data.categories[map.columns.back()]) own.push_back(column.code_of(category));
   }
@@ -226,14 +229,18 @@ std::map<std::string, ColumnKind> stated_kinds(const TableConfig& config) {
   return kinds;
 }
 
-/// Reads a set. `kinds` are those of the training rows' columns, if those were read before.
+/// Reads a set. `kinds`, `features` and `label` are those of the training rows' columns, if those were read before.
 TableData read_set(const TableConfig& config, const std::vector<std::string>& patterns, std::string_view key,
-                   std::map<std::string, ColumnKind> kinds, const LoaderOptions& options) {
+                   std::map<std::string, ColumnKind> kinds, const LoaderOptions& options,
+                   const std::vector<std::string>& features = {}, const std::string& label = "") {
   const std::vector<std::filesystem::path> files =
       expand_files(patterns, {{".csv", ".tsv", ".tab", ".parquet", ".pq"}}, key);
-  return read_tables(
-      files, {.format = config.format, .header_lines = config.header_lines, .tell = options.tell},
-      {.features = config.features, .label = config.label, .label_type = config.label_type, .kinds = std::move(kinds)});
+  return read_tables(files, {.config = config, .tell = options.tell},
+                     {.features = features.empty() ? config.features : features,
+                      .label = label.empty() ? config.label : label,
+                      .label_type = config.label_type,
+                      .kinds = std::move(kinds),
+                      .class_names = options.trained != nullptr ? options.trained->class_names : config.class_names});
 }
 
 /// The rows of the training files, divided by use.
@@ -276,24 +283,27 @@ void tell_dropped(std::size_t num_used, const TableData& data, const char* set, 
 
 Sources build(const TableConfig& config, const LoaderOptions& options) {
   std::map<std::string, ColumnKind> known = stated_kinds(config);
-  if (options.table != nullptr)
-    for (const ColumnEncoding& column : options.table->columns) known[column.name] = column.kind;
-  const auto shared =
-      std::make_shared<const TableData>(read_set(config, config.train, "dataset.train", std::move(known), options));
+  const std::shared_ptr<const TableEncoding> learned = options.trained != nullptr ? options.trained->table : nullptr;
+  std::vector<std::string> features;  // empty: those of the config
+  const bool divides = config.eval_fraction > 0 || config.test_fraction > 0 || options.fold;
+  for (const ColumnEncoding& column : learned != nullptr ? learned->columns : std::vector<ColumnEncoding>()) {
+    known[column.name] = column.kind;
+    if (!divides) features.push_back(column.name);  // rows are divided by the content of all columns
+  }
+  const auto shared = std::make_shared<const TableData>(
+      read_set(config, config.train, "dataset.train", std::move(known), options, features));
   const TableData& data = *shared;
   const auto [train, eval, test] = divided_rows(config, data, options.fold);
   tell_dropped(train.size() + eval.size() + test.size(), data, "dataset.train", options);
   const std::shared_ptr<const TableEncoding> encoding =
-      options.table != nullptr
-          ? options.table
-          : std::make_shared<const TableEncoding>(learn_encoding(data, train, config, options.tell));
-  const std::vector<std::string> names = class_names(config, data);
+      learned != nullptr ? learned
+                         : std::make_shared<const TableEncoding>(learn_encoding(data, train, config, options.tell));
+  const std::vector<std::string> names = class_names(config, data, options);
   const auto read_other = [&](const std::vector<std::string>& files, const char* key) {
     std::map<std::string, ColumnKind> kinds;
     for (std::size_t i = 0; i < data.num_features(); ++i) kinds[data.features[i]] = data.kinds[i];
-    const auto other = std::make_shared<const TableData>(read_set(config, files, key, std::move(kinds), options));
-    if (other->features != data.features)
-      throw core::Error(other->paths.front() + " has other columns than " + data.paths.front());
+    const auto other = std::make_shared<const TableData>(
+        read_set(config, files, key, std::move(kinds), options, data.features, data.label));
     const std::vector<std::size_t> used = usable_rows(*other, config.missing_values);
     tell_dropped(used.size(), *other, key, options);
     return make_source(other, used, encoding, names);
@@ -312,12 +322,12 @@ void read_first_rows(const TableConfig& config, Phase phase, std::int64_t num_ro
   const bool trains = phase == Phase::training;
   std::vector<std::filesystem::path> files = expand_files(
       trains ? config.train : config.eval, {{".csv", ".tsv", ".tab", ".parquet", ".pq"}}, trains ? "train" : "eval");
-  const TableData data = read_tables(
-      std::span(files).first(1), {.format = config.format, .header_lines = config.header_lines, .most_rows = num_rows},
-      {.features = config.features,
-       .label = config.label,
-       .label_type = config.label_type,
-       .kinds = stated_kinds(config)});
+  const TableData data = read_tables(std::span(files).first(1), {.config = config, .most_rows = num_rows},
+                                     {.features = config.features,
+                                      .label = config.label,
+                                      .label_type = config.label_type,
+                                      .kinds = stated_kinds(config),
+                                      .class_names = config.class_names});
   if (config.missing_values == MissingValues::error) usable_rows(data, config.missing_values);
   if (config.class_names.empty()) return;
   std::vector<std::size_t> labelled;

@@ -1,18 +1,17 @@
 #include "dataset/table/table_data.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include "core/error.h"
-#include "core/mapped_file.h"
 #include "core/text.h"
 #include "dataset/sampler/split.h"
 #include "dataset/table/parquet.h"
 #include "dataset/text/reading/table_layout.h"
 #include "dataset/text/reading/table_records.h"
+#include "dataset/text/reading/text_file.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -22,50 +21,57 @@ namespace fs = std::filesystem;
 constexpr std::size_t kRowsThatDecide = 10'000;
 constexpr std::size_t kMostCategories = std::size_t{1} << 20;  // of a column; a float counts them exactly
 
-std::string shortest_text(float value) {
-  char text[32];
-  const auto [end, problem] = std::to_chars(text, text + sizeof text, value);
-  return {text, problem == std::errc() ? end : text};
-}
-
 std::string place_text(const std::string& path, std::int64_t line) {
   return path + ":" + std::to_string(line);
 }
 
-TableFileFormat format_of(const fs::path& file, TableFileFormat format) {
-  if (format != TableFileFormat::auto_) return format;
+bool is_parquet(const fs::path& file, TableFileFormat format) {
   const std::string ending = file.extension().string();
-  if (ending == ".parquet" || ending == ".pq") return TableFileFormat::parquet;
-  return ending == ".tsv" || ending == ".tab" ? TableFileFormat::tsv : TableFileFormat::auto_;
+  return format == TableFileFormat::parquet ||
+         (format == TableFileFormat::auto_ && (ending == ".parquet" || ending == ".pq"));
 }
 
-void read_text_table(const fs::path& file, TableFileFormat format, const TableReading& reading, TableBuilder& builder) {
-  const core::MappedFile bytes(file);
-  const std::string_view text =
-      without_byte_order_mark({reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()});
+void read_text_table(const fs::path& file, const TableReading& reading, TableBuilder& builder) {
+  const TextFile content(file, {.encoding = reading.config.encoding});
+  const std::string_view text = content.text();
   const TableColumns& chosen = builder.columns();
   const ColumnChoice choice = core::is_number(chosen.label) ? choice_of(chosen.features) : ColumnChoice::by_name;
-  const TableLayout layout = layout_of_table(file, text, text_format(text, format), reading.header_lines, choice);
-  if (layout.comment_lines > 0 && reading.tell)
-    reading.tell(file.string() + ": " + core::format_count(layout.comment_lines) +
-                 (layout.comment_lines == 1 ? " line" : " lines") + " before the table " +
-                 (layout.comment_lines == 1 ? "is" : "are") + " passed over");
+  const TableLayout layout = layout_of_table(file, text, known_layout(reading.config, file), choice);
+  if (!layout.findings.empty() && reading.tell) reading.tell(file.string() + ": " + core::list_words(layout.findings));
   std::vector<std::string> header = layout.header;
   std::optional<TableBuilder::Layout> columns;
-  std::vector<std::string_view> features;
+  std::vector<TableCell> features;
   TableRecords records = layout.open_rows(file, text);
+  const auto cell = [&](std::size_t column) {
+    const std::string& text_of_cell = records.cells()[column];
+    const bool is_quoted = records.is_quoted(column);
+    return TableCell{.text = is_quoted ? text_of_cell : core::trimmed(text_of_cell), .is_quoted = is_quoted};
+  };
   for (std::int64_t row = 0; row < reading.most_rows && records.next(); ++row) {
-    const std::vector<std::string>& cells = records.cells();
-    for (std::size_t i = header.size(); layout.header.empty() && i < cells.size() && !columns; ++i)
+    const std::size_t width = records.cells().size();
+    for (std::size_t i = header.size(); layout.header.empty() && i < width && !columns; ++i)
       header.push_back(std::to_string(i + 1));
-    if (!columns) columns = builder.begin_file(file.string(), header);
-    if (cells.size() != header.size())
-      throw core::Error(place_text(file.string(), records.line()) + ": this row has " + std::to_string(cells.size()) +
-                        " columns, and the first one " + std::to_string(header.size()));
+    if (!columns) columns = builder.begin_file(file.string(), header, layout.format.decimal);
+    if (width != header.size())
+      throw core::Error(place_text(file.string(), records.line()) + ": this row has " + std::to_string(width) +
+                        " columns, and the first one " + std::to_string(header.size()))
+          .hint(
+              "a cell with the separator in it stands in quotes; dataset.separator and header_lines say how the file "
+              "is laid out");
     features.clear();
-    for (const std::size_t feature : columns->features) features.push_back(core::trimmed(cells[feature]));
-    builder.add(features, core::trimmed(cells[columns->label]), records.line());
+    for (const std::size_t feature : columns->features) features.push_back(cell(feature));
+    builder.add(features, cell(columns->label), records.line());
   }
+}
+
+/// Puts columns into the order of their names in `names`, if they have these names.
+void sort_as(const std::vector<std::string>& names, const std::vector<std::string>& header,
+             std::vector<std::size_t>& columns) {
+  std::vector<std::size_t> sorted;
+  for (const std::string& name : names)
+    for (const std::size_t column : columns)
+      if (header[column] == name) sorted.push_back(column);
+  if (sorted.size() == columns.size()) columns = std::move(sorted);
 }
 
 }  // namespace
@@ -78,25 +84,27 @@ std::string TableBuilder::place(std::int64_t line) const {
   return place_text(data_.paths[file_], line);
 }
 
-std::string_view without_byte_order_mark(std::string_view text) {
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  return text;
-}
-
-TableFormat text_format(std::string_view text, TableFileFormat format) {
-  const char separator = format == TableFileFormat::csv   ? ','
-                         : format == TableFileFormat::tsv ? '\t'
-                                                          : separator_of(text, ',');
-  return {.separator = separator, .quotes = separator == '\t' ? Quoting::none : Quoting::rfc4180};
+KnownLayout known_layout(const TableConfig& config, const fs::path& file) {
+  const std::string ending = file.extension().string();
+  const bool tabs = config.format == TableFileFormat::tsv ||
+                    (config.format == TableFileFormat::auto_ && (ending == ".tsv" || ending == ".tab"));
+  KnownLayout known{.usual_separator = tabs ? '\t' : ',', .header_lines = config.header_lines};
+  if (config.separator.value)
+    known.separator = separator_in(*config.separator.value);
+  else if (config.format != TableFileFormat::auto_)
+    known.separator = known.usual_separator;
+  if (config.decimal != DecimalSign::auto_) known.decimal = config.decimal == DecimalSign::comma ? ',' : '.';
+  return known;
 }
 
 TableBuilder::Layout TableBuilder::begin_file(const std::string& path, const std::vector<std::string>& header,
-                                              const std::vector<std::optional<ColumnKind>>& stored) {
+                                              char decimal, const std::vector<std::optional<ColumnKind>>& stored) {
   Layout layout;
   layout.label = column_of(columns_.label, header, path);
   if (columns_.features.empty()) {
     for (std::size_t i = 0; i < header.size(); ++i)
       if (i != layout.label) layout.features.push_back(i);
+    sort_as(data_.features, header, layout.features);
   } else {
     for (const std::string& name : columns_.features) layout.features.push_back(column_of(name, header, path));
   }
@@ -116,12 +124,16 @@ TableBuilder::Layout TableBuilder::begin_file(const std::string& path, const std
     kinds_.push_back(found == stated.end() ? of_file : std::optional(found->second));
     if (of_file) stored_.push_back(*of_file);
   }
+  label_is_text_ = !stored.empty() && stored[layout.label] == ColumnKind::category;
   if (!data_.paths.empty() && names != data_.features)
     throw core::Error(path + " has other columns than " + data_.paths.front() + ": " + core::list_words(names) +
-                      ", not " + core::list_words(data_.features));
+                      ", not " + core::list_words(data_.features))
+        .hint("dataset.features lists those that all files have");
   data_.features = std::move(names);
+  data_.label = header[layout.label];
   file_ = static_cast<std::uint32_t>(data_.paths.size());
   data_.paths.push_back(path);
+  decimals_.push_back(decimal);
   data_.categories.resize(data_.num_features());
   category_numbers_.resize(data_.num_features());
   return layout;
@@ -134,10 +146,10 @@ ColumnKind TableBuilder::kind_of_column(std::size_t feature) const {
   bool dates = true;
   bool any = false;
   for (const WaitingRow& row : waiting_) {
-    const std::string& cell = row.features[feature];
+    const std::string& cell = row.features[feature].text;
     if (is_missing(cell)) continue;
     any = true;
-    numbers = numbers && number_in(cell);
+    numbers = numbers && number_in(cell, decimals_[row.file]);
     dates = dates && date_in(cell);
     if (!numbers && !dates) return ColumnKind::category;
   }
@@ -147,7 +159,7 @@ ColumnKind TableBuilder::kind_of_column(std::size_t feature) const {
 void TableBuilder::decide_kinds() {
   for (std::size_t feature = 0; feature < data_.num_features(); ++feature)
     data_.kinds.push_back(kind_of_column(feature));
-  std::vector<std::string_view> cells;
+  std::vector<TableCell> cells;
   const std::uint32_t file = file_;
   for (const WaitingRow& row : std::exchange(waiting_, {})) {
     cells.assign(row.features.begin(), row.features.end());
@@ -157,87 +169,104 @@ void TableBuilder::decide_kinds() {
   file_ = file;
 }
 
-void TableBuilder::add(std::span<const std::string_view> features, std::string_view label, std::int64_t line) {
+void TableBuilder::add(std::span<const TableCell> features, TableCell label, std::int64_t line) {
   if (!data_.kinds.empty()) return add_decided(features, label, line);
-  waiting_.push_back(
-      {.features = {features.begin(), features.end()}, .label = std::string(label), .line = line, .file = file_});
+  WaitingRow row{.features = {}, .label = {std::string(label.text), label.is_quoted}, .line = line, .file = file_};
+  for (const TableCell& cell : features) row.features.push_back({std::string(cell.text), cell.is_quoted});
+  waiting_.push_back(std::move(row));
   if (waiting_.size() == kRowsThatDecide) decide_kinds();
 }
 
-void TableBuilder::add_decided(std::span<const std::string_view> features, std::string_view label, std::int64_t line) {
+void TableBuilder::add_decided(std::span<const TableCell> features, TableCell label, std::int64_t line) {
   std::string key;
   for (std::size_t feature = 0; feature < features.size(); ++feature) {
-    const float value = stored_value(feature, features[feature], line);
+    const double value = stored_value(feature, features[feature], line);
     data_.values.push_back(value);
     if (data_.kinds[feature] == ColumnKind::category)
-      key.append(features[feature]).push_back('\0');
+      key.append(features[feature].text).push_back('\0');
     else
       key.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
   finish_row(std::move(key), label, line);
 }
 
-void TableBuilder::add_typed(std::span<const float> values, std::span<const std::string_view> texts,
-                             std::string_view label, std::int64_t line) {
+void TableBuilder::add_typed(const ParquetRow& row) {
   if (data_.kinds.empty()) decide_kinds();
   std::string key;
-  for (std::size_t feature = 0; feature < values.size(); ++feature) {
+  for (std::size_t feature = 0; feature < data_.num_features(); ++feature) {
     const bool is_text = stored_[feature] == ColumnKind::category;
-    float value = values[feature];
-    std::string number;  // of a column of numbers that the user takes as categories
-    if (!is_text && data_.kinds[feature] == ColumnKind::category && !std::isnan(value)) number = shortest_text(value);
-    const std::string_view text = is_text ? texts[feature] : number;
-    if (data_.kinds[feature] == ColumnKind::category || is_text) value = stored_value(feature, text, line);
-    data_.values.push_back(value);
-    if (data_.kinds[feature] == ColumnKind::category)
+    double value = row.values[feature];
+    if (is_text || data_.kinds[feature] == ColumnKind::category) {
+      const std::string text = is_text             ? std::string(row.texts[feature])
+                               : std::isnan(value) ? std::string()
+                                                   : row.text_of(feature);
+      value = stored_value(feature, {.text = text, .is_quoted = is_text}, row.number);
       key.append(text).push_back('\0');
-    else
+    } else {
+      value = finite(feature, value, row.number);
       key.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+    data_.values.push_back(value);
   }
-  finish_row(std::move(key), label, line);
+  const std::string label = row.text_of(data_.num_features());
+  finish_row(std::move(key), {.text = label, .is_quoted = label_is_text_}, row.number);
 }
 
-float TableBuilder::stored_value(std::size_t feature, std::string_view cell, std::int64_t line) {
+double TableBuilder::finite(std::size_t feature, double value, std::int64_t line) const {
+  if (!std::isinf(value)) return value;
+  throw core::Error(place(line) + ": column '" + data_.features[feature] +
+                    "' is infinite, which no network learns from")
+      .hint("remove the row, or leave the cell empty: dataset.missing_values says what happens then");
+}
+
+double TableBuilder::stored_value(std::size_t feature, TableCell cell, std::int64_t line) {
   const ColumnKind kind = data_.kinds[feature];
-  if (kind == ColumnKind::category) return category(feature, is_missing(cell) ? std::string_view() : cell);
-  if (is_missing(cell)) return std::numeric_limits<float>::quiet_NaN();
-  const std::optional<float> value = kind == ColumnKind::number ? number_in(cell) : date_in(cell);
-  if (value) return *value;
+  if (kind == ColumnKind::category)
+    return category(feature, !cell.is_quoted && is_missing(cell.text) ? std::string_view() : cell.text);
+  if (is_missing(cell.text)) return std::numeric_limits<double>::quiet_NaN();
+  const std::optional<double> value =
+      kind == ColumnKind::number ? number_in(cell.text, decimals_[file_]) : date_in(cell.text);
+  if (value) return finite(feature, *value, line);
   throw core::Error(place(line) + ": column '" + data_.features[feature] + "' should be a " + name_of(kind) +
-                    ", but is '" + std::string(cell.substr(0, 40)) + "'")
+                    ", but is '" + std::string(cell.text.substr(0, 40)) + "'")
       .hint(kinds_[feature] ? "correct the cell, or the kind that dataset states for this column"
                             : "the first rows decide on a column's kind; dataset.categorical_columns takes it as text");
 }
 
-float TableBuilder::category(std::size_t feature, std::string_view cell) {
-  std::unordered_map<std::string, float>& numbers = category_numbers_[feature];
+double TableBuilder::category(std::size_t feature, std::string_view cell) {
+  std::unordered_map<std::string, double>& numbers = category_numbers_[feature];
   std::vector<std::string>& names = data_.categories[feature];
   if (const auto found = numbers.find(std::string(cell)); found != numbers.end()) return found->second;
-  if (names.size() == kMostCategories) return static_cast<float>(kMostCategories - 1);
-  const auto number = static_cast<float>(names.size());
+  if (names.size() == kMostCategories) return static_cast<double>(kMostCategories - 1);
+  const auto number = static_cast<double>(names.size());
   names.emplace_back(cell);
   numbers.emplace(cell, number);
   return number;
 }
 
-void TableBuilder::add_label(std::string_view label, std::int64_t line) {
+void TableBuilder::add_label(TableCell label, std::int64_t line) {
+  const bool is_named = label.is_quoted && !label.text.empty();
   if (columns_.label_type == LabelType::class_) {
-    if (is_missing(label)) return data_.classes.push_back(-1);
-    const auto [found, is_new] = label_numbers_.emplace(label, static_cast<std::int32_t>(data_.label_names.size()));
-    if (is_new) data_.label_names.emplace_back(label);
+    const std::vector<std::string>& known = columns_.class_names;
+    if (!is_named && is_missing(label.text) && std::find(known.begin(), known.end(), label.text) == known.end())
+      return data_.classes.push_back(-1);
+    const auto [found, is_new] =
+        label_numbers_.emplace(label.text, static_cast<std::int32_t>(data_.label_names.size()));
+    if (is_new) data_.label_names.emplace_back(label.text);
     return data_.classes.push_back(found->second);
   }
-  double value = std::numeric_limits<double>::quiet_NaN();
-  const auto [end, problem] = std::from_chars(label.data(), label.data() + label.size(), value);
-  if (!is_missing(label) && (problem != std::errc() || end != label.data() + label.size() || !std::isfinite(value)))
-    throw core::Error(place(line) + ": the label should be a number, but is '" + std::string(label.substr(0, 40)) + "'")
+  if (is_missing(label.text)) return data_.targets.push_back(std::numeric_limits<double>::quiet_NaN());
+  const std::optional<double> value = number_in(label.text, decimals_[file_]);
+  if (!value || !std::isfinite(*value))
+    throw core::Error(place(line) + ": the label should be a number, but is '" + std::string(label.text.substr(0, 40)) +
+                      "'")
         .hint("dataset.label_type: class takes names");
-  data_.targets.push_back(is_missing(label) ? std::numeric_limits<double>::quiet_NaN() : value);
+  data_.targets.push_back(*value);
 }
 
-void TableBuilder::finish_row(std::string key, std::string_view label, std::int64_t line) {
+void TableBuilder::finish_row(std::string key, TableCell label, std::int64_t line) {
   add_label(label, line);
-  data_.hashes.push_back(key_hash(key.append(label)));
+  data_.hashes.push_back(key_hash(key.append(label.text)));
   data_.lines.push_back(line);
   data_.files.push_back(file_);
 }
@@ -256,11 +285,10 @@ TableData TableBuilder::take() {
 TableData read_tables(std::span<const fs::path> files, const TableReading& reading, TableColumns columns) {
   TableBuilder builder(std::move(columns));
   for (const fs::path& file : files) {
-    const TableFileFormat own = format_of(file, reading.format);
-    if (own == TableFileFormat::parquet)
+    if (is_parquet(file, reading.config.format))
       read_parquet(file, reading.most_rows, builder);
     else
-      read_text_table(file, own, reading, builder);
+      read_text_table(file, reading, builder);
   }
   TableData data = builder.take();
   if (data.num_rows() == 0)

@@ -14,9 +14,10 @@
 #include <vector>
 
 #include "dataset/config.h"
-#include "dataset/table/column_kind.h"
+#include "dataset/files/parquet/plugin.h"
 #include "dataset/table/spilling_vector.h"
-#include "dataset/text/reading/table_records.h"
+#include "dataset/text/reading/column_kind.h"
+#include "dataset/text/reading/table_layout.h"
 
 namespace trainctl::dataset {
 
@@ -26,14 +27,22 @@ struct TableColumns {
   std::string label;
   LabelType label_type = LabelType::class_;
   std::map<std::string, ColumnKind> kinds{};  // of columns that the user names; the first rows decide on the others
+  std::vector<std::string> class_names{};     // known ones: a label of this name is one, even if it is None
+};
+
+/// A cell of a text table.
+struct TableCell {
+  std::string_view text;
+  bool is_quoted = false;  // NA in quotes is a text
 };
 
 /// Rows of all files of a set. Of a large set they lie in temporary files.
 struct TableData {
   std::vector<std::string> features;                 // names, or numbers if there is no header
+  std::string label;                                 // likewise
   std::vector<ColumnKind> kinds;                     // [F]
   std::vector<std::vector<std::string>> categories;  // [F], in the order in which they came; "": no value
-  SpillingVector<float> values;                      // [N, F]: number, days, or index of a category; NaN: missing
+  SpillingVector<double> values;                     // [N, F]: number, days, or index of a category; NaN: missing
   SpillingVector<std::int32_t> classes;              // [N], in label_names; -1: missing. Empty for values
   SpillingVector<double> targets;                    // [N]; NaN: missing. Empty for classes
   SpillingVector<std::uint64_t> hashes;              // [N], of the rows' content
@@ -59,55 +68,59 @@ class TableBuilder {
     std::vector<std::size_t> features;
     std::size_t label = 0;
   };
-  /// `header`: the columns' names, or their numbers if the file has none. `stored`: the kinds of columns in a file that
-  /// has types.
-  Layout begin_file(const std::string& path, const std::vector<std::string>& header,
+  /// `header`: the columns' names, each once, or their numbers if the file has none. `stored`: the kinds of columns in
+  /// a file that has types. `decimal`: the sign of its numbers.
+  Layout begin_file(const std::string& path, const std::vector<std::string>& header, char decimal,
                     const std::vector<std::optional<ColumnKind>>& stored = {});
   /// Adds a row of text.
-  void add(std::span<const std::string_view> features, std::string_view label, std::int64_t line);
-  /// Adds a row of a file with types: values of numbers and dates, texts of categories.
-  void add_typed(std::span<const float> values, std::span<const std::string_view> texts, std::string_view label,
-                 std::int64_t line);
+  void add(std::span<const TableCell> features, TableCell label, std::int64_t line);
+  /// Adds a row of a file with types: the features, then the label.
+  void add_typed(const ParquetRow& row);
   TableData take();
 
  private:
   /// A row that waits until the kinds of columns are decided.
+  struct WaitingCell {
+    std::string text;
+    bool is_quoted = false;
+    operator TableCell() const { return {text, is_quoted}; }
+  };
   struct WaitingRow {
-    std::vector<std::string> features;
-    std::string label;
+    std::vector<WaitingCell> features;
+    WaitingCell label;
     std::int64_t line = 0;
     std::uint32_t file = 0;
   };
   std::string place(std::int64_t line) const;
   ColumnKind kind_of_column(std::size_t feature) const;
   void decide_kinds();
-  void add_decided(std::span<const std::string_view> features, std::string_view label, std::int64_t line);
-  float stored_value(std::size_t feature, std::string_view cell, std::int64_t line);
-  float category(std::size_t feature, std::string_view cell);
-  void add_label(std::string_view label, std::int64_t line);
-  void finish_row(std::string key, std::string_view label, std::int64_t line);
+  void add_decided(std::span<const TableCell> features, TableCell label, std::int64_t line);
+  double stored_value(std::size_t feature, TableCell cell, std::int64_t line);
+  double finite(std::size_t feature, double value, std::int64_t line) const;
+  double category(std::size_t feature, std::string_view cell);
+  void add_label(TableCell label, std::int64_t line);
+  void finish_row(std::string key, TableCell label, std::int64_t line);
 
   TableColumns columns_;
   TableData data_;
   std::vector<std::optional<ColumnKind>> kinds_;  // [F]: that the user or the file states
   std::vector<ColumnKind> stored_;                // [F]: of a file with types
+  bool label_is_text_ = false;                    // in a file with types
   std::vector<WaitingRow> waiting_;
-  std::uint32_t file_ = 0;                                                // of the row that is added, in data_.paths
-  std::vector<std::unordered_map<std::string, float>> category_numbers_;  // [F]
+  std::uint32_t file_ = 0;                                                 // of the row that is added, in data_.paths
+  std::vector<char> decimals_;                                             // [paths]
+  std::vector<std::unordered_map<std::string, double>> category_numbers_;  // [F]
   std::map<std::string, std::int32_t, std::less<>> label_numbers_;
 };
 
-/// Returns the text behind a byte order mark, if it begins with one.
-std::string_view without_byte_order_mark(std::string_view text);
-/// Returns how a text table is separated: as `format` says, or as its first rows show.
-TableFormat text_format(std::string_view text, TableFileFormat format);
+/// Returns what the config and the name of a text table say of its layout.
+KnownLayout known_layout(const TableConfig& config, const std::filesystem::path& file);
 
 /// How files are read.
 struct TableReading {
-  TableFileFormat format = TableFileFormat::auto_;
-  config::AutoOr<std::int64_t> header_lines{};
+  const TableConfig& config;
   std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();  // of each file
-  std::function<void(const std::string&)> tell{};                     // hears of lines that are passed over
+  std::function<void(const std::string&)> tell{};                     // hears of what the rows showed
 };
 
 /// Reads CSV, TSV and Parquet files.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
@@ -35,39 +36,49 @@ void write_calendar(double days, bool has_time, float* inputs) {
 }
 
 /// Returns the values of a column that are not missing.
-std::vector<float> present_values(const TableData& data, std::size_t column, const std::vector<std::size_t>& rows) {
-  std::vector<float> present;
+std::vector<double> present_values(const TableData& data, std::size_t column, const std::vector<std::size_t>& rows) {
+  std::vector<double> present;
   present.reserve(rows.size());
   for (const std::size_t row : rows) {
-    const float value = data.values[row * data.num_features() + column];
+    const double value = data.values[row * data.num_features() + column];
     if (!std::isnan(value)) present.push_back(value);
   }
   return present;
 }
 
-void learn_scaling(const std::vector<float>& values, FeatureScaling scaling, ColumnEncoding& column) {
+void learn_scaling(const std::vector<double>& values, FeatureScaling scaling, ColumnEncoding& column) {
+  double largest = 0;
   double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value);
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  // A power of two, so that nothing is rounded: squares of very large or small numbers stay within a double.
+  const double unit = largest > 0 ? std::ldexp(1.0, std::ilogb(largest)) : 1.0;
+  for (const double value : values) sum += value / unit;
   const double mean = sum / static_cast<double>(values.size());
   double squares = 0;
-  for (const float value : values) squares += (static_cast<double>(value) - mean) * (static_cast<double>(value) - mean);
+  for (const double value : values) squares += (value / unit - mean) * (value / unit - mean);
   const double deviation = std::sqrt(squares / static_cast<double>(values.size()));
-  column.fill = mean;
-  if (scaling == FeatureScaling::none && column.kind == ColumnKind::number) return;
-  column.mean = mean;
-  if (deviation > 1e-12 * std::abs(mean) && deviation > 0) column.scale = 1 / deviation;
+  column.fill = mean * unit;
+  if (scaling == FeatureScaling::none && column.kind == ColumnKind::number) {
+    if (largest > static_cast<double>(std::numeric_limits<float>::max()))
+      throw core::Error("column '" + column.name + "' has numbers up to " + core::format_digits(largest, 3) +
+                        ", too large to be inputs as they are")
+          .hint("dataset.feature_scaling: standard scales them; dataset.features leaves the column out");
+    return;
+  }
+  column.mean = mean * unit;
+  if (deviation > 1e-12 * std::abs(mean) && deviation > 0) column.scale = 1 / deviation / unit;
 }
 
 /// Removes values that are more than a bin's share of all from the sorted values, and returns each once. Quantiles of
 /// the rest then tell the other values apart, however rare they are.
-std::vector<double> take_frequent_values(std::vector<float>& sorted, std::int64_t num_bins) {
+std::vector<double> take_frequent_values(std::vector<double>& sorted, std::int64_t num_bins) {
   const auto most = static_cast<std::ptrdiff_t>(sorted.size()) / num_bins;
   std::vector<double> frequent;
-  std::vector<float> others;
+  std::vector<double> others;
   for (auto begin = sorted.begin(); begin != sorted.end();) {
     const auto end = std::upper_bound(begin, sorted.end(), *begin);
     if (end - begin > most)
-      frequent.push_back(static_cast<double>(*begin));
+      frequent.push_back(*begin);
     else
       others.insert(others.end(), begin, end);
     begin = end;
@@ -78,7 +89,7 @@ std::vector<double> take_frequent_values(std::vector<float>& sorted, std::int64_
 
 /// Returns the edges of bins with about as many values each, beside those of frequent values; empty if all values are
 /// alike.
-std::vector<double> bin_edges(std::vector<float> values, std::int64_t num_bins) {
+std::vector<double> bin_edges(std::vector<double> values, std::int64_t num_bins) {
   if (values.size() > kMostValuesOfQuantiles) {
     const std::size_t stride = values.size() / kMostValuesOfQuantiles + 1;
     std::size_t kept = 0;
@@ -91,7 +102,7 @@ std::vector<double> bin_edges(std::vector<float> values, std::int64_t num_bins) 
   for (std::int64_t bin = 0; bin <= others && !values.empty(); ++bin) {
     const double share = static_cast<double>(bin) / static_cast<double>(others);
     const auto place = std::lround(share * static_cast<double>(values.size() - 1));
-    edges.push_back(static_cast<double>(values[static_cast<std::size_t>(place)]));
+    edges.push_back(values[static_cast<std::size_t>(place)]);
   }
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
@@ -145,19 +156,19 @@ std::int64_t ColumnEncoding::width() const {
   throw std::logic_error("unknown kind of column");
 }
 
-float ColumnEncoding::code_of(const std::string& category) const {
+double ColumnEncoding::code_of(const std::string& category) const {
   const auto found = std::lower_bound(categories.begin(), categories.end(), category);
-  if (found != categories.end() && *found == category) return static_cast<float>(found - categories.begin());
-  return has_other ? static_cast<float>(categories.size()) : -1.0F;
+  if (found != categories.end() && *found == category) return static_cast<double>(found - categories.begin());
+  return has_other ? static_cast<double>(categories.size()) : -1.0;
 }
 
-void ColumnEncoding::encode(float value, float* inputs) const {
+void ColumnEncoding::encode(double value, float* inputs) const {
   if (kind == ColumnKind::category) {
     std::fill_n(inputs, width(), 0.0F);
     if (value >= 0) inputs[static_cast<std::size_t>(value)] = 1;
     return;
   }
-  const double present = std::isnan(value) ? fill : static_cast<double>(value);
+  const double present = std::isnan(value) ? fill : value;
   if (!bin_edges.empty()) return encode_bins(present, bin_edges, inputs);
   inputs[0] = static_cast<float>((present - mean) * scale);
   if (kind == ColumnKind::date) write_calendar(present, has_time, inputs + 1);
@@ -169,7 +180,7 @@ std::int64_t TableEncoding::width() const {
   return sum;
 }
 
-void TableEncoding::encode(std::span<const float> values, float* inputs) const {
+void TableEncoding::encode(std::span<const double> values, float* inputs) const {
   for (std::size_t i = 0; i < columns.size(); ++i) {
     columns[i].encode(values[i], inputs);
     inputs += columns[i].width();
@@ -181,7 +192,7 @@ TableEncoding learn_encoding(const TableData& data, const std::vector<std::size_
   TableEncoding encoding;
   for (std::size_t i = 0; i < data.num_features(); ++i) {
     ColumnEncoding column{.name = data.features[i], .kind = data.kinds[i]};
-    const std::vector<float> values = present_values(data, i, rows);
+    const std::vector<double> values = present_values(data, i, rows);
     if (values.empty())
       throw core::Error("column '" + column.name + "' of " + data.paths.front() + " has no value in any row")
           .hint("leave it out of dataset.features");
@@ -197,7 +208,7 @@ TableEncoding learn_encoding(const TableData& data, const std::vector<std::size_
       learn_scaling(values, config.feature_scaling, column);
     }
     if (column.kind == ColumnKind::date)
-      column.has_time = std::any_of(values.begin(), values.end(), [](float v) { return v != std::floor(v); });
+      column.has_time = std::any_of(values.begin(), values.end(), [](double v) { return v != std::floor(v); });
     if (column.kind == ColumnKind::number && config.feature_scaling == FeatureScaling::piecewise_linear)
       column.bin_edges = bin_edges(values, config.num_bins);
     encoding.columns.push_back(std::move(column));

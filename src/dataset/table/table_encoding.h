@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "dataset/config.h"
-#include "dataset/table/column_kind.h"
+#include "dataset/text/reading/column_kind.h"
 
 namespace trainctl::dataset {
 
@@ -31,16 +31,16 @@ struct ColumnEncoding {
   /// Returns the number of inputs.
   std::int64_t width() const;
   /// Returns the number of a category in `categories`; that of the other categories, or -1, if it is none of them.
-  float code_of(const std::string& category) const;
+  double code_of(const std::string& category) const;
   /// Writes width() inputs. `value` is a number, the days of a date, or the code of a category; NaN: missing.
-  void encode(float value, float* inputs) const;
+  void encode(double value, float* inputs) const;
 };
 
 struct TableEncoding {
   std::vector<ColumnEncoding> columns;
   std::int64_t width() const;
   /// Writes width() inputs of a row with one value per column.
-  void encode(std::span<const float> values, float* inputs) const;
+  void encode(std::span<const double> values, float* inputs) const;
 };
 
 /// Learns from the rows with these numbers. Leaves out columns of categories that are new in almost every row, and

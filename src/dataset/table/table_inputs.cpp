@@ -1,34 +1,47 @@
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/files/parquet_file.h"
 #include "dataset/inputs.h"
 #include "dataset/table/table_data.h"
 #include "dataset/table/table_encoding.h"
 #include "dataset/text/reading/table_layout.h"
 #include "dataset/text/reading/table_records.h"
+#include "dataset/text/reading/text_file.h"
 
 namespace trainctl::dataset {
 namespace {
 
-constexpr const char* kAbsentLabel = "(no label)";  // stands for the column that such tables needn't have
-
 /// Returns the number, days or code of a cell; NaN if it has no value.
-float value_of(const ColumnEncoding& column, std::string_view cell, MissingValues missing) {
-  if (column.kind == ColumnKind::category) return column.code_of(is_missing(cell) ? "" : std::string(cell));
-  if (is_missing(cell)) {
-    if (missing == MissingValues::mean) return std::numeric_limits<float>::quiet_NaN();
+double value_of(const ColumnEncoding& column, TableCell cell, char decimal, MissingValues missing) {
+  if (column.kind == ColumnKind::category)
+    return column.code_of(!cell.is_quoted && is_missing(cell.text) ? "" : std::string(cell.text));
+  if (is_missing(cell.text)) {
+    if (missing == MissingValues::mean) return std::numeric_limits<double>::quiet_NaN();
     throw core::Error("column '" + column.name + "' is missing")
         .hint("dataset.missing_values: mean takes the column's mean");
   }
-  const std::optional<float> value = column.kind == ColumnKind::number ? number_in(cell) : date_in(cell);
+  const std::optional<double> value =
+      column.kind == ColumnKind::number ? number_in(cell.text, decimal) : date_in(cell.text);
+  if (value && std::isinf(*value)) throw core::Error("column '" + column.name + "' is infinite");
   if (value) return *value;
   throw core::Error("column '" + column.name + "' should be a " + name_of(column.kind) + ", but is '" +
-                    std::string(cell.substr(0, 40)) + "'");
+                    std::string(cell.text.substr(0, 40)) + "'");
+}
+
+/// Returns the value of a cell in a file with types.
+double stored_value(const ColumnEncoding& column, const ParquetRow& row, std::size_t place, ParquetType type,
+                    MissingValues missing) {
+  const bool is_text = type == ParquetType::text;
+  if (is_text || column.kind == ColumnKind::category)
+    return value_of(column, {.text = row.text_of(place), .is_quoted = is_text}, '.', missing);
+  if (!std::isnan(row.values[place]) && !std::isinf(row.values[place])) return row.values[place];
+  return value_of(column, {.text = std::isnan(row.values[place]) ? "" : "inf"}, '.', missing);
 }
 
 }  // namespace
@@ -41,46 +54,80 @@ std::unique_ptr<const TableInputs> table_inputs_of(const SourceConfig& source, c
   return table == nullptr ? nullptr : std::make_unique<const TableInputs>(*table, spec.table);
 }
 
-at::Tensor TableInputs::row_of(const std::vector<std::string>& cells, const std::vector<std::size_t>& places) const {
-  std::vector<float> values;
-  for (std::size_t i = 0; i < places.size(); ++i)
-    values.push_back(value_of(encoding_->columns[i], core::trimmed(cells[places[i]]), config_.missing_values));
+at::Tensor TableInputs::row_of(const std::vector<double>& values) const {
   const at::Tensor row = at::empty({encoding_->width()}, at::TensorOptions(at::kFloat));
   encoding_->encode(values, row.mutable_data_ptr<float>());
   return row;
 }
 
-void TableInputs::read(std::string_view content, std::string_view name,
-                       const std::function<void(LineInput<at::Tensor>)>& use) const {
-  const std::string_view text = without_byte_order_mark(content);
-  const bool tabs = name.ends_with(".tsv") || name.ends_with(".tab");
+void TableInputs::read(std::string_view content, std::string_view name, const Use& use) const {
+  std::string converted;
+  const std::string_view text = text_of_bytes(content, {.encoding = config_.encoding}, std::string(name), converted);
   std::vector<std::string> features;
   for (const ColumnEncoding& column : encoding_->columns) features.push_back(column.name);
   const TableLayout layout =
-      layout_of_table(std::string(name), text, text_format(text, tabs ? TableFileFormat::tsv : config_.format),
-                      config_.header_lines, choice_of(features));
+      layout_of_table(std::string(name), text, known_layout(config_, std::string(name)), choice_of(features));
   std::vector<std::string> header = layout.header;
-  TableBuilder builder({.features = std::move(features), .label = kAbsentLabel});
-  std::optional<TableBuilder::Layout> columns;
+  std::optional<std::vector<std::size_t>> places;
   TableRecords records = layout.open_rows(std::string(name), text);
   while (records.next()) {
     const std::vector<std::string>& cells = records.cells();
-    if (!columns) {
-      for (std::size_t i = header.size(); i < cells.size(); ++i) header.push_back(std::to_string(i + 1));
-      header.emplace_back(kAbsentLabel);
-      columns = builder.begin_file(std::string(name), header);
+    if (!places) {
+      for (std::size_t i = header.size(); layout.header.empty() && i < cells.size(); ++i)
+        header.push_back(std::to_string(i + 1));
+      places = places_of(header, name);
     }
     LineInput<at::Tensor> input{.line = records.line(), .content = std::nullopt, .error = ""};
     try {
-      if (cells.size() + 1 != header.size())
+      if (cells.size() != header.size())
         throw core::Error("the row has " + std::to_string(cells.size()) + " columns, and the first one " +
-                          std::to_string(header.size() - 1));
-      input.content = row_of(cells, columns->features);
+                          std::to_string(header.size()));
+      std::vector<double> values;
+      for (std::size_t i = 0; i < places->size(); ++i) {
+        const std::size_t place = (*places)[i];
+        const bool is_quoted = records.is_quoted(place);
+        const TableCell cell{.text = is_quoted ? cells[place] : core::trimmed(cells[place]), .is_quoted = is_quoted};
+        values.push_back(value_of(encoding_->columns[i], cell, layout.format.decimal, config_.missing_values));
+      }
+      input.content = row_of(values);
     } catch (const core::Error& error) {
       input.error = error.what();
     }
     use(std::move(input));
   }
+}
+
+void TableInputs::read_parquet(const std::filesystem::path& file, const Use& use) const {
+  std::vector<ParquetType> types;
+  const auto choose = [&](const std::vector<ParquetColumn>& stored) {
+    std::vector<std::string> header;
+    for (const ParquetColumn& column : stored) header.push_back(column.name);
+    std::vector<int> chosen;
+    for (const std::size_t place : places_of(unique_names(std::move(header)), file.string())) {
+      types.push_back(stored[place].type);
+      chosen.push_back(static_cast<int>(place));
+    }
+    return chosen;
+  };
+  read_parquet_file(file, choose, [&](const ParquetRow& row) {
+    LineInput<at::Tensor> input{.line = row.number, .content = std::nullopt, .error = ""};
+    try {
+      std::vector<double> values;
+      for (std::size_t i = 0; i < types.size(); ++i)
+        values.push_back(stored_value(encoding_->columns[i], row, i, types[i], config_.missing_values));
+      input.content = row_of(values);
+    } catch (const core::Error& error) {
+      input.error = error.what();
+    }
+    use(std::move(input));
+  });
+}
+
+std::vector<std::size_t> TableInputs::places_of(const std::vector<std::string>& header, std::string_view name) const {
+  std::vector<std::size_t> places;
+  for (const ColumnEncoding& column : encoding_->columns)
+    places.push_back(column_of(column.name, header, std::string(name)));
+  return places;
 }
 
 }  // namespace trainctl::dataset

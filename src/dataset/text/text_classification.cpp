@@ -153,7 +153,10 @@ PreparedStores prepare_stores(const TextClassificationConfig& config, const toke
   return stores;
 }
 
-Sources build(const TextClassificationConfig& config, const LoaderOptions& options) {
+Sources build(const TextClassificationConfig& asked, const LoaderOptions& options) {
+  TextClassificationConfig config = asked;
+  if (options.trained != nullptr && config.label_type == LabelType::class_)
+    config.class_names = options.trained->class_names;
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   const PreparedStores stores = prepare_stores(config, *tokenizer, prepare_options(options));
   return padded_sources(stores, {.max_length = config.max_length,

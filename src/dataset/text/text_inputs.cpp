@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "dataset/inputs.h"
 #include "dataset/text/reading/table_records.h"
@@ -44,7 +45,7 @@ LineInput<TextInput> of_line(std::string_view text, std::int64_t line, const Col
 }
 
 LineInput<TextInput> of_json(std::string_view text, std::int64_t line, const Columns& columns) {
-  const auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto object = core::parse_json_or_discard(text);
   if (!object.is_object()) return failed(line, "the line is no JSON object");
   TextInput input;
   const auto member = [&](const std::string& name) -> std::optional<std::string> {

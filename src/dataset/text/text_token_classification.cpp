@@ -199,7 +199,9 @@ PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const
   return stores;
 }
 
-Sources build(const TextTokenClassificationConfig& config, const LoaderOptions& options) {
+Sources build(const TextTokenClassificationConfig& asked, const LoaderOptions& options) {
+  TextTokenClassificationConfig config = asked;
+  if (options.trained != nullptr) config.class_names = options.trained->class_names;
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   const PreparedStores stores = prepare_stores(config, *tokenizer, prepare_options(options));
   return padded_sources(stores, {.max_length = config.max_length,

@@ -18,16 +18,18 @@ struct ParquetColumn {
   ParquetType type = ParquetType::number;
 };
 
+/// A row's cells in the columns that were chosen.
 struct ParquetRow {
-  std::span<const float> values;            // of numbers, and of dates as days since 1970-01-01; NaN: null
+  std::span<const double> values;           // of numbers, and of dates as days since 1970-01-01; NaN: null
   std::span<const std::string_view> texts;  // of texts; "": null
-  std::string_view label;                   // as text; "": null
-  std::int64_t number = 0;                  // from 1
+  /// Returns a text, or a number as pandas writes it to CSV: integers in full, 1.0, True; "": null.
+  const std::function<std::string(std::size_t column)>& text_of;
+  std::int64_t number = 0;  // from 1
 };
 
 struct ParquetRequest {
   std::string path;
-  /// Returns the features' numbers in the list, then the label's.
+  /// Returns the numbers in the list of the columns that are read.
   std::function<std::vector<int>(const std::vector<ParquetColumn>& columns)> choose;
   std::function<void(const ParquetRow& row)> use;
 };

@@ -1,13 +1,16 @@
 #include <arrow/api.h>
 #include <arrow/io/file.h>
+#include <arrow/util/config.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/exception.h>
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "dataset/files/parquet/plugin.h"
 
@@ -22,7 +25,7 @@ struct WrongFile {
 };
 
 void check(const arrow::Status& status) {
-  if (!status.ok()) throw WrongFile{status.message()};
+  if (!status.ok()) throw WrongFile{status.message() + "; is it a Parquet file, and whole?"};
 }
 
 template <class T>
@@ -36,36 +39,65 @@ double value_of(const arrow::Array& array, std::int64_t row) {
   return static_cast<double>(static_cast<const Array&>(array).Value(row));
 }
 
-using ValueOf = double (*)(const arrow::Array& array, std::int64_t row);
-
-ValueOf reader_of(arrow::Type::type type) {
-  switch (static_cast<int>(type)) {
-    case arrow::Type::BOOL:
-      return value_of<arrow::BooleanArray>;
-    case arrow::Type::INT8:
-      return value_of<arrow::Int8Array>;
-    case arrow::Type::INT16:
-      return value_of<arrow::Int16Array>;
-    case arrow::Type::INT32:
-      return value_of<arrow::Int32Array>;
-    case arrow::Type::INT64:
-      return value_of<arrow::Int64Array>;
-    case arrow::Type::UINT8:
-      return value_of<arrow::UInt8Array>;
-    case arrow::Type::UINT16:
-      return value_of<arrow::UInt16Array>;
-    case arrow::Type::UINT32:
-      return value_of<arrow::UInt32Array>;
-    case arrow::Type::UINT64:
-      return value_of<arrow::UInt64Array>;
-    case arrow::Type::FLOAT:
-      return value_of<arrow::FloatArray>;
-    case arrow::Type::DOUBLE:
-      return value_of<arrow::DoubleArray>;
-    default:
-      return nullptr;
-  }
+/// Returns a number of sixteen bits: IEEE 754, binary16.
+double half_value(const arrow::Array& array, std::int64_t row) {
+  const std::uint16_t bits = static_cast<const arrow::HalfFloatArray&>(array).Value(row);
+  const int exponent = bits >> 10 & 0x1F;
+  const int fraction = bits & 0x3FF;
+  const double sign = bits >> 15 == 0 ? 1 : -1;
+  if (exponent == 0x1F) return fraction == 0 ? sign * HUGE_VAL : std::numeric_limits<double>::quiet_NaN();
+  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 0x400, exponent - 25));
 }
+
+/// Returns a decimal number as it is written: "12.50".
+std::string decimal_text(const arrow::Array& array, std::int64_t row) {
+  if (array.type_id() == arrow::Type::DECIMAL128)
+    return static_cast<const arrow::Decimal128Array&>(array).FormatValue(row);
+  return static_cast<const arrow::Decimal256Array&>(array).FormatValue(row);
+}
+
+double decimal_value(const arrow::Array& array, std::int64_t row) {
+  return std::strtod(decimal_text(array, row).c_str(), nullptr);
+}
+
+template <class Array>
+std::string integer_text(const arrow::Array& array, std::int64_t row) {
+  return std::to_string(static_cast<const Array&>(array).Value(row));
+}
+
+std::string truth_text(const arrow::Array& array, std::int64_t row) {
+  return static_cast<const arrow::BooleanArray&>(array).Value(row) ? "True" : "False";
+}
+
+/// Returns the shortest text that reads back as the same number, in Python's form: 1.0, 1e+16.
+template <class Number>
+std::string number_text(Number value) {
+  if (std::isnan(value)) return "";
+  const double size = std::abs(static_cast<double>(value));
+  const bool is_plain = size == 0 || (size >= 1e-4 && size < 1e16);
+  char text[400];
+  const auto [end, problem] = std::to_chars(text, text + sizeof text, value,
+                                            is_plain ? std::chars_format::fixed : std::chars_format::scientific);
+  std::string written(text, problem == std::errc() ? end : text);
+  if (is_plain && written.find('.') == std::string::npos) written += ".0";
+  return written;
+}
+
+template <class Array>
+std::string float_text(const arrow::Array& array, std::int64_t row) {
+  return number_text(static_cast<const Array&>(array).Value(row));
+}
+
+std::string half_text(const arrow::Array& array, std::int64_t row) {
+  return number_text(half_value(array, row));
+}
+
+/// How the cells of a column are read.
+struct CellReader {
+  ParquetType type = ParquetType::number;
+  double (*value)(const arrow::Array& array, std::int64_t row) = nullptr;      // of numbers and dates
+  std::string (*text)(const arrow::Array& array, std::int64_t row) = nullptr;  // of numbers and dates
+};
 
 /// Returns the days since 1970-01-01 of a date or timestamp.
 double days_of(const arrow::Array& array, std::int64_t row) {
@@ -80,91 +112,132 @@ double days_of(const arrow::Array& array, std::int64_t row) {
   return value_of<arrow::TimestampArray>(array, row) / (second * 86'400);
 }
 
-ParquetType type_of(const arrow::DataType& type) {
+/// Returns a date as text: "2024-05-31", "2024-05-31 12:30:00".
+std::string date_text(const arrow::Array& array, std::int64_t row) {
+  return take(array.GetScalar(row))->ToString();
+}
+
+double no_value(const arrow::Array&, std::int64_t) {
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string no_text(const arrow::Array&, std::int64_t) {
+  return "";
+}
+
+/// Returns how cells of a type are read; none if they are not.
+std::optional<CellReader> reader_of(const arrow::DataType& type) {
+  using enum ParquetType;
   switch (static_cast<int>(type.id())) {
+    case arrow::Type::NA:
+      return CellReader{number, no_value, no_text};
+    case arrow::Type::BOOL:
+      return CellReader{number, value_of<arrow::BooleanArray>, truth_text};
+    case arrow::Type::INT8:
+      return CellReader{number, value_of<arrow::Int8Array>, integer_text<arrow::Int8Array>};
+    case arrow::Type::INT16:
+      return CellReader{number, value_of<arrow::Int16Array>, integer_text<arrow::Int16Array>};
+    case arrow::Type::INT32:
+      return CellReader{number, value_of<arrow::Int32Array>, integer_text<arrow::Int32Array>};
+    case arrow::Type::INT64:
+      return CellReader{number, value_of<arrow::Int64Array>, integer_text<arrow::Int64Array>};
+    case arrow::Type::UINT8:
+      return CellReader{number, value_of<arrow::UInt8Array>, integer_text<arrow::UInt8Array>};
+    case arrow::Type::UINT16:
+      return CellReader{number, value_of<arrow::UInt16Array>, integer_text<arrow::UInt16Array>};
+    case arrow::Type::UINT32:
+      return CellReader{number, value_of<arrow::UInt32Array>, integer_text<arrow::UInt32Array>};
+    case arrow::Type::UINT64:
+      return CellReader{number, value_of<arrow::UInt64Array>, integer_text<arrow::UInt64Array>};
+    case arrow::Type::HALF_FLOAT:
+      return CellReader{number, half_value, half_text};
+    case arrow::Type::FLOAT:
+      return CellReader{number, value_of<arrow::FloatArray>, float_text<arrow::FloatArray>};
+    case arrow::Type::DOUBLE:
+      return CellReader{number, value_of<arrow::DoubleArray>, float_text<arrow::DoubleArray>};
+    case arrow::Type::DECIMAL128:
+    case arrow::Type::DECIMAL256:
+      return CellReader{number, decimal_value, decimal_text};
     case arrow::Type::DATE32:
     case arrow::Type::DATE64:
     case arrow::Type::TIMESTAMP:
-      return ParquetType::date;
+      return CellReader{date, days_of, date_text};
     case arrow::Type::STRING:
     case arrow::Type::LARGE_STRING:
+#if ARROW_VERSION_MAJOR >= 15
+    case arrow::Type::STRING_VIEW:
+#endif
+      return CellReader{.type = text};
     case arrow::Type::DICTIONARY:
-      return ParquetType::text;
+      return reader_of(*static_cast<const arrow::DictionaryType&>(type).value_type());
     default:
-      return ParquetType::number;
+      return std::nullopt;
   }
 }
 
-std::string number_text(double value) {
-  char text[32];
-  const auto [end, problem] = std::to_chars(text, text + sizeof text, value);
-  return {text, problem == std::errc() ? end : text};
-}
-
-/// Returns the view of a text; none if the column holds none.
-std::optional<std::string_view> text_view(const arrow::Array& array, std::int64_t row) {
-  if (array.IsNull(row)) return "";
-  if (array.type_id() == arrow::Type::DICTIONARY) {
-    const auto& dictionary = static_cast<const arrow::DictionaryArray&>(array);
-    return text_view(*dictionary.dictionary(), dictionary.GetValueIndex(row));
+std::string_view text_view(const arrow::Array& array, std::int64_t row) {
+  switch (static_cast<int>(array.type_id())) {
+    case arrow::Type::STRING:
+      return static_cast<const arrow::StringArray&>(array).GetView(row);
+#if ARROW_VERSION_MAJOR >= 15
+    case arrow::Type::STRING_VIEW:
+      return static_cast<const arrow::StringViewArray&>(array).GetView(row);
+#endif
+    default:
+      return static_cast<const arrow::LargeStringArray&>(array).GetView(row);
   }
-  if (array.type_id() == arrow::Type::STRING) return static_cast<const arrow::StringArray&>(array).GetView(row);
-  if (array.type_id() == arrow::Type::LARGE_STRING)
-    return static_cast<const arrow::LargeStringArray&>(array).GetView(row);
-  return std::nullopt;
 }
 
-/// Returns a text, number or truth value as a label.
-std::string label_text(const arrow::Array& array, std::int64_t row) {
-  if (const std::optional<std::string_view> text = text_view(array, row)) return std::string(*text);
-  if (array.type_id() == arrow::Type::DICTIONARY) {
-    const auto& dictionary = static_cast<const arrow::DictionaryArray&>(array);
-    return label_text(*dictionary.dictionary(), dictionary.GetValueIndex(row));
-  }
-  if (const ValueOf value = reader_of(array.type_id())) return number_text(value(array, row));
-  throw WrongFile{"the label's column is of type " + array.type()->ToString() + ", not text or numbers"};
-}
-
-/// Reads the cells of a column, one by one.
-struct ColumnReader {
-  ParquetType type;
-  ValueOf value = nullptr;  // of numbers and dates
+/// A cell: a place in an array, or in the dictionary of one.
+struct Cell {
+  const arrow::Array* array;
+  std::int64_t row;
+  bool is_null() const { return array->IsNull(row); }
 };
 
-ColumnReader column_reader(const arrow::RecordBatch& batch, int column) {
+Cell cell_of(const arrow::Array& array, std::int64_t row) {
+  if (array.type_id() != arrow::Type::DICTIONARY || array.IsNull(row)) return {&array, row};
+  const auto& coded = static_cast<const arrow::DictionaryArray&>(array);
+  return cell_of(*coded.dictionary(), coded.GetValueIndex(row));
+}
+
+CellReader known_reader(const arrow::RecordBatch& batch, int column) {
   const arrow::DataType& type = *batch.column(column)->type();
-  ColumnReader reader{.type = type_of(type)};
-  if (reader.type == ParquetType::date) reader.value = days_of;
-  if (reader.type == ParquetType::number) reader.value = reader_of(type.id());
-  if (reader.type != ParquetType::text && reader.value == nullptr)
-    throw WrongFile{"column '" + batch.column_name(column) + "' is of type " + type.ToString() +
-                    ", not numbers, texts or dates; list other columns in dataset.features"};
-  return reader;
+  if (const std::optional<CellReader> reader = reader_of(type)) return *reader;
+  throw WrongFile{"column '" + batch.column_name(column) + "' is of type " + type.ToString() +
+                  ", not numbers, texts or dates; list other columns in dataset.features"};
 }
 
 void use_rows(const arrow::RecordBatch& batch, std::int64_t first_row, const ParquetRequest& request) {
-  const int width = batch.num_columns() - 1;
-  std::vector<ColumnReader> readers;
-  for (int i = 0; i < width; ++i) readers.push_back(column_reader(batch, i));
-  std::vector<float> values(static_cast<std::size_t>(width));
-  std::vector<std::string_view> texts(static_cast<std::size_t>(width));
+  const auto width = static_cast<std::size_t>(batch.num_columns());
+  std::vector<CellReader> readers;
+  for (int i = 0; i < batch.num_columns(); ++i) readers.push_back(known_reader(batch, i));
+  std::vector<Cell> cells(width);
+  std::vector<double> values(width);
+  std::vector<std::string_view> texts(width);
+  const std::function<std::string(std::size_t)> text_of = [&](std::size_t column) {
+    const auto [array, row] = cells[column];
+    if (cells[column].is_null()) return std::string();
+    return readers[column].type == ParquetType::text ? std::string(text_view(*array, row))
+                                                     : readers[column].text(*array, row);
+  };
   for (std::int64_t row = 0; row < batch.num_rows(); ++row) {
-    for (int i = 0; i < width; ++i) {
-      const arrow::Array& column = *batch.column(i);
-      const auto at = static_cast<std::size_t>(i);
-      if (readers[at].type != ParquetType::text) {
-        values[at] = column.IsNull(row) ? std::numeric_limits<float>::quiet_NaN()
-                                        : static_cast<float>(readers[at].value(column, row));
-        continue;
-      }
-      const std::optional<std::string_view> text = text_view(column, row);
-      if (!text)
-        throw WrongFile{"column '" + batch.column_name(i) + "' has categories that are no texts; write them as texts"};
-      texts[at] = *text;
+    for (std::size_t i = 0; i < width; ++i) {
+      cells[i] = cell_of(*batch.column(static_cast<int>(i)), row);
+      const bool is_null = cells[i].is_null();
+      if (readers[i].type == ParquetType::text)
+        texts[i] = is_null ? std::string_view() : text_view(*cells[i].array, cells[i].row);
+      else
+        values[i] = is_null ? no_value(*cells[i].array, 0) : readers[i].value(*cells[i].array, cells[i].row);
     }
-    const std::string label = label_text(*batch.column(width), row);
-    request.use({.values = values, .texts = texts, .label = label, .number = first_row + row + 1});
+    request.use({.values = values, .texts = texts, .text_of = text_of, .number = first_row + row + 1});
   }
+}
+
+/// Returns the type of a column for those who choose. A column that can't be read is one of numbers until it is chosen.
+ParquetType type_of(const arrow::DataType& type) {
+  const std::optional<CellReader> reader = reader_of(type);
+  return reader ? reader->type : ParquetType::number;
 }
 
 void read(const ParquetRequest& request) {
@@ -178,17 +251,17 @@ void read(const ParquetRequest& request) {
   std::vector<ParquetColumn> stored_columns;
   for (const auto& field : schema->fields()) stored_columns.push_back({field->name(), type_of(*field->type())});
   const std::vector<int> columns = request.choose(stored_columns);
+  const std::set<int> distinct(columns.begin(), columns.end());
+  const std::vector<int> read(distinct.begin(), distinct.end());
   std::int64_t first_row = 0;
   for (int group = 0; group < reader->num_row_groups(); ++group) {
     std::shared_ptr<arrow::Table> stored;
-    check(reader->ReadRowGroup(group, columns, &stored));
-    // Arrow gives columns in the file's order; these are in the order asked for.
-    std::vector<std::string> names;
+    check(reader->ReadRowGroup(group, read, &stored));
+    // These are in the file's order, each once; the ones chosen are in the order asked for.
     std::vector<std::shared_ptr<arrow::ChunkedArray>> chosen;
     std::vector<std::shared_ptr<arrow::Field>> fields;
     for (const int column : columns) {
-      const int place = stored->schema()->GetFieldIndex(schema->field(column)->name());
-      if (place < 0) throw WrongFile{"two columns have the name '" + schema->field(column)->name() + "'"};
+      const int place = static_cast<int>(std::distance(distinct.begin(), distinct.find(column)));
       chosen.push_back(stored->column(place));
       fields.push_back(stored->schema()->field(place));
     }
@@ -214,6 +287,6 @@ void trainctl_read_parquet(const trainctl::dataset::ParquetRequest& request, std
   } catch (const trainctl::dataset::WrongFile& file) {
     wrong = file.what;
   } catch (const parquet::ParquetException& exception) {
-    wrong = exception.what();
+    wrong = std::string(exception.what()) + "; is it a Parquet file, and whole?";
   }
 }

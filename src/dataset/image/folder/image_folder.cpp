@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "dataset/image/codec/encoded_source.h"
 #include "dataset/image/folder/folder_index.h"
 #include "dataset/image/folder/image_file.h"
@@ -80,16 +81,15 @@ std::string some_of(std::vector<std::string> classes) {
   return core::list_words(classes);
 }
 
-/// Returns each class's number among the training set's classes.
+/// Returns each class's number among those of the training set or the trained model.
 std::vector<std::int64_t> labels_among(const std::vector<std::string>& names, const std::vector<std::string>& known,
-                                       const std::string& directory, const std::string& train) {
+                                       const std::string& directory) {
   std::vector<std::int64_t> labels;
   for (const std::string& name : names) {
     const auto found = std::lower_bound(known.begin(), known.end(), name);
     if (found == known.end() || *found != name)
-      throw core::Error("class '" + name + "' of " + directory + " is none of those of " + train + ": " +
-                        some_of(known))
-          .hint("each set has a folder for each class; does " + train + " hold sets instead?");
+      throw core::Error("class '" + name + "' of " + directory + " is none of the known ones: " + some_of(known))
+          .hint("each set has a folder for each class; does dataset.train hold sets instead?");
     labels.push_back(found - known.begin());
   }
   return labels;
@@ -109,20 +109,19 @@ DividedSamples divided_images(const FolderIndex& index, const Split& split) {
 struct Folder {
   const ImageFolderConfig& config;
   std::shared_ptr<const FolderIndex> index;  // of the training directory
+  std::vector<std::string> classes;
 
   std::unique_ptr<Source> part(const std::vector<std::int64_t>& images) const {
     if (images.empty()) return nullptr;
-    const std::vector<std::string>& names = index->classes();
     return std::make_unique<ImageFolder>(config.train,
                                          Selection{index, std::vector<std::uint32_t>(images.begin(), images.end()),
-                                                   labels_among(names, names, config.train, config.train)},
-                                         names);
+                                                   labels_among(index->classes(), classes, config.train)},
+                                         classes);
   }
   /// `of`: a directory with the training set's classes, or some of them.
   std::unique_ptr<Source> whole(const std::string& directory, std::shared_ptr<const FolderIndex> of) const {
-    std::vector<std::int64_t> labels = labels_among(of->classes(), index->classes(), directory, config.train);
-    return std::make_unique<ImageFolder>(directory, Selection{std::move(of), std::nullopt, std::move(labels)},
-                                         index->classes());
+    std::vector<std::int64_t> labels = labels_among(of->classes(), classes, directory);
+    return std::make_unique<ImageFolder>(directory, Selection{std::move(of), std::nullopt, std::move(labels)}, classes);
   }
 };
 
@@ -134,7 +133,9 @@ Sources build(const ImageFolderConfig& config, const LoaderOptions& options) {
     return std::make_shared<const FolderIndex>(
         open_folder({directory, config.class_from, config.extensions, config.cache_dir}, options.tell));
   };
-  const Folder folder{config, open(config.train)};
+  std::shared_ptr<const FolderIndex> index = open(config.train);
+  std::vector<std::string> classes = options.trained != nullptr ? options.trained->class_names : index->classes();
+  const Folder folder{config, std::move(index), std::move(classes)};
   const Split split{.eval_fraction = config.eval_fraction,
                     .test_fraction = config.test_fraction,
                     .seed = static_cast<std::uint64_t>(config.split_seed),

@@ -1,14 +1,17 @@
-#include "dataset/table/column_kind.h"
+#include "dataset/text/reading/column_kind.h"
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 
 #include "core/error.h"
 
 namespace trainctl::dataset {
 namespace {
+
+constexpr std::size_t kLongestNumber = 1000;
 
 /// Takes the digits at the beginning of `text`; none if there are fewer than `least` or more than `most`.
 std::optional<int> take_digits(std::string_view& text, std::size_t least, std::size_t most) {
@@ -27,43 +30,84 @@ bool take(std::string_view& text, char sign) {
   return true;
 }
 
-/// Returns the share of a day of "12:30", "12:30:59" or "12:30:59.25", with or without a time zone; none if it is no
+/// Takes "+02:00", "+0200" or "+02" off the front and returns it in seconds; none if it is no zone.
+std::optional<double> take_zone(std::string_view& text) {
+  const double sign = text.starts_with('-') ? -1 : 1;
+  text.remove_prefix(1);
+  const std::optional<int> hours = take_digits(text, 2, 4);
+  if (!hours) return std::nullopt;
+  if (*hours > 99)
+    return *hours % 100 > 59 ? std::nullopt : std::optional(sign * (*hours / 100 * 3600 + *hours % 100 * 60));
+  if (!take(text, ':')) return sign * *hours * 3600;
+  const std::optional<int> minutes = take_digits(text, 2, 2);
+  return !minutes || *minutes > 59 ? std::nullopt : std::optional(sign * (*hours * 3600 + *minutes * 60));
+}
+
+/// Takes ".25" off the front and returns it; 0 if there is none.
+double take_fraction(std::string_view& text) {
+  if (!text.starts_with('.')) return 0;
+  const std::size_t end = std::min(text.find_first_not_of("0123456789", 1), text.size());
+  double fraction = 0;
+  std::from_chars(text.data(), text.data() + end, fraction);
+  text.remove_prefix(end);
+  return fraction;
+}
+
+/// Returns the share of a day of "12:30", "12:30:59" or "12:30:59.25", in UTC if a time zone follows; none if it is no
 /// time.
 std::optional<double> time_in(std::string_view text) {
   const std::optional<int> hour = take_digits(text, 1, 2);
   if (!hour || !take(text, ':')) return std::nullopt;
   const std::optional<int> minute = take_digits(text, 2, 2);
-  if (!minute || *hour > 24 || *minute > 59) return std::nullopt;
-  int second = 0;
+  if (!minute || *hour > 23 || *minute > 59) return std::nullopt;
+  double second = 0;
   if (take(text, ':')) {
     const std::optional<int> read = take_digits(text, 2, 2);
-    if (!read || *read > 60) return std::nullopt;
-    second = *read;
-    if (take(text, '.')) take_digits(text, 1, 9);
+    if (!read || *read > 59) return std::nullopt;
+    second = *read + take_fraction(text);
   }
-  if (!text.empty() && text != "Z" && text[0] != '+' && text[0] != '-' && text != " UTC") return std::nullopt;
-  return (*hour * 3600.0 + *minute * 60.0 + second) / 86'400;
+  double zone = 0;
+  if (text == "Z" || text == " UTC") {
+    text = {};
+  } else if (text.starts_with('+') || text.starts_with('-')) {
+    const std::optional<double> read = take_zone(text);
+    if (!read) return std::nullopt;
+    zone = *read;
+  }
+  if (!text.empty()) return std::nullopt;
+  return (*hour * 3600.0 + *minute * 60.0 + second - zone) / 86'400;
 }
 
 }  // namespace
 
 bool is_missing(std::string_view cell) {
-  static constexpr std::string_view kMissing[] = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"};
+  static constexpr std::string_view kMissing[] = {"",     "NA",       "NaN",     "nan",      "?",      "N/A",    "n/a",
+                                                  "null", "NULL",     "None",    "<NA>",     "#N/A",   "-NaN",   "-nan",
+                                                  "#NA",  "#N/A N/A", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN"};
   return std::find(std::begin(kMissing), std::end(kMissing), cell) != std::end(kMissing);
 }
 
-std::optional<float> number_in(std::string_view cell) {
-  if (cell == "TRUE" || cell == "True" || cell == "true") return 1.0F;
-  if (cell == "FALSE" || cell == "False" || cell == "false") return 0.0F;
-  float value = 0;
-  const std::string_view digits = cell.starts_with('+') ? cell.substr(1) : cell;
+std::optional<double> number_in(std::string_view cell, char decimal) {
+  if (cell == "TRUE" || cell == "True" || cell == "true") return 1;
+  if (cell == "FALSE" || cell == "False" || cell == "false") return 0;
+  std::string with_point;
+  std::string_view digits = cell.starts_with('+') ? cell.substr(1) : cell;
+  if (digits.empty() || digits.size() > kLongestNumber || digits[0] == '+') return std::nullopt;
+  if (decimal != '.') {
+    if (digits.find('.') != std::string_view::npos) return std::nullopt;
+    with_point = digits;
+    if (const std::size_t sign = with_point.find(decimal); sign != std::string::npos) with_point[sign] = '.';
+    digits = with_point;
+  }
+  double value = 0;
   const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool read = problem == std::errc() || problem == std::errc::result_out_of_range;
-  if (!read || end != digits.data() + digits.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
+  if (problem == std::errc::invalid_argument || end != digits.data() + digits.size() || std::isnan(value))
+    return std::nullopt;
+  // Beyond a double's range from_chars gives no value; strtod tells the infinite from the tiny.
+  return problem == std::errc() ? value : std::strtod(std::string(digits).c_str(), nullptr);
 }
 
-std::optional<float> date_in(std::string_view cell) {
+std::optional<double> date_in(std::string_view cell) {
   const std::optional<int> year = take_digits(cell, 4, 4);
   if (!year) return std::nullopt;
   const char separator = cell.empty() ? ' ' : cell.front();
@@ -76,11 +120,11 @@ std::optional<float> date_in(std::string_view cell) {
                                          std::chrono::day{static_cast<unsigned>(*day)});
   if (!date.ok()) return std::nullopt;
   const auto days = static_cast<double>(std::chrono::sys_days(date).time_since_epoch().count());
-  if (cell.empty()) return static_cast<float>(days);
+  if (cell.empty()) return days;
   if (!take(cell, 'T') && !take(cell, ' ')) return std::nullopt;
   const std::optional<double> time = time_in(cell);
   if (!time) return std::nullopt;
-  return static_cast<float>(days + *time);
+  return days + *time;
 }
 
 const char* name_of(ColumnKind kind) {

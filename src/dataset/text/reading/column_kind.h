@@ -9,15 +9,17 @@ namespace trainctl::dataset {
 
 enum class ColumnKind { number, category, date };
 
-/// Returns whether a cell stands for no value: empty, NA, N/A, NaN, null, None or "?".
+/// Returns whether a cell stands for no value: "?", or what pandas.read_csv reads as NaN. Those are empty cells, NA,
+/// n/a, N/A, NaN, null, None and so on. Source: pandas/_libs/parsers.pyx, STR_NA_VALUES.
 bool is_missing(std::string_view cell);
 
-/// Returns the finite number, or the truth value as 1 or 0, that the cell holds; none if the cell holds neither.
-std::optional<float> number_in(std::string_view cell);
+/// Returns the number, or the truth value as 1 or 0, that the cell holds; none if the cell holds neither. It is
+/// infinite for inf, and for what is beyond a double. `decimal`: '.' or ','.
+std::optional<double> number_in(std::string_view cell, char decimal = '.');
 
 /// Returns the days since 1970-01-01 of a cell such as 2024-05-31, 2024/5/31, 2024-05-31 12:30 or 2024-05-31T12:30:00Z;
-/// none if the cell holds no such date. A time zone is passed over.
-std::optional<float> date_in(std::string_view cell);
+/// none if the cell holds no such date. A time with a zone, +02:00, is that of UTC.
+std::optional<double> date_in(std::string_view cell);
 
 /// "number", "category" or "date".
 const char* name_of(ColumnKind kind);

@@ -2,34 +2,42 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/text/reading/column_kind.h"
 
 namespace trainctl::dataset {
 namespace {
 
-constexpr std::size_t kRowsLookedAt = 100;
+constexpr std::size_t kRowsLookedAt = 10'000;
 constexpr std::size_t kBytesLookedAt = std::size_t{4} << 20;
+constexpr std::size_t kRowsOfHeader = 100;  // by which a header is told from rows
 
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Returns the first records; fewer if a quoted cell never ends.
-Rows first_rows(std::string_view text, const TableFormat& format) {
+/// Records at the beginning of a text.
+struct FirstRows {
   Rows rows;
+  bool ends_in_quotes = false;  // a quoted cell never ends
+};
+
+FirstRows first_rows(std::string_view text, const TableFormat& format) {
+  FirstRows first;
   TableRecords records("", text, format);
   try {
     std::size_t bytes = 0;
-    while (rows.size() < kRowsLookedAt && bytes < kBytesLookedAt && records.next()) {
-      rows.push_back(records.cells());
-      for (const std::string& cell : rows.back()) bytes += cell.size();
+    while (first.rows.size() < kRowsLookedAt && bytes < kBytesLookedAt && records.next()) {
+      first.rows.push_back(records.cells());
+      for (const std::string& cell : first.rows.back()) bytes += cell.size();
     }
   } catch (const core::Error&) {  // whoever reads the rows reports it with its place
+    first.ends_in_quotes = true;
   }
-  return rows;
+  return first;
 }
 
 /// Returns the number of cells that most rows have.
@@ -41,25 +49,122 @@ std::size_t usual_width(const Rows& rows) {
   return most == counts.end() ? 0 : most->first;
 }
 
-/// Returns the share of rows with the usual number of cells; 0 if rows have one cell.
-double agreement(const Rows& rows) {
-  const std::size_t width = usual_width(rows);
-  if (width < 2) return 0;
-  const auto same = std::count_if(rows.begin(), rows.end(), [&](const auto& row) { return row.size() == width; });
-  return static_cast<double>(same) / static_cast<double>(rows.size());
+bool is_number(const std::string& cell, char decimal = '.') {
+  return number_in(core::trimmed(cell), decimal).has_value();
 }
 
-bool is_number(const std::string& cell) {
-  const std::string_view trimmed = core::trimmed(cell);
-  const std::string_view digits = trimmed.starts_with('+') ? trimmed.substr(1) : trimmed;
-  double value = 0;
-  const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return problem == std::errc() && end == digits.data() + digits.size();
+bool has_comma(const std::string& cell) {
+  return cell.find(',') != std::string::npos;
+}
+
+bool has_point(const std::string& cell) {
+  return cell.find('.') != std::string::npos;
 }
 
 bool is_empty(const std::string& cell) {
-  const std::string_view trimmed = core::trimmed(cell);
-  return trimmed.empty() || trimmed == "?" || trimmed == "NA";
+  return is_missing(core::trimmed(cell));
+}
+
+/// How well a separator fits the first rows.
+struct Fit {
+  double agreement = 0;  // share of rows with the usual number of cells; 0 if rows have one cell
+  double typed = 0;      // share of cells that are numbers or dates
+};
+
+Fit fit_of(const FirstRows& first, char separator) {
+  const std::size_t width = usual_width(first.rows);
+  if (width < 2) return {};
+  std::size_t same = 0;
+  std::size_t cells = 0;
+  std::size_t typed = 0;
+  for (const auto& row : first.rows) {
+    if (row.size() != width) continue;
+    ++same;
+    for (const std::string& cell : row) {
+      ++cells;
+      typed += is_number(cell) || (separator != ',' && is_number(cell, ',')) || date_in(core::trimmed(cell));
+    }
+  }
+  return {.agreement = static_cast<double>(same) / static_cast<double>(first.rows.size()),
+          .typed = static_cast<double>(typed) / static_cast<double>(cells)};
+}
+
+/// Returns how cells are quoted. Quotes mean nothing in a table with tabs where one of them never ends.
+Quoting quoting_of(const KnownLayout& known, char separator, std::string_view text) {
+  if (known.quotes != Quoting::auto_ || separator != '\t')
+    return known.quotes == Quoting::auto_ ? Quoting::rfc4180 : known.quotes;
+  return first_rows(text, {.separator = separator}).ends_in_quotes ? Quoting::none : Quoting::rfc4180;
+}
+
+/// Returns the separator that the first rows agree on. Colons and blanks, which cells have, must fit every row, and are
+/// tried where nothing else fits.
+char separator_of(std::string_view text, const KnownLayout& known) {
+  constexpr double kEnough = 0.9;
+  char best = known.usual_separator;
+  Fit best_fit;
+  const auto try_one = [&](char separator, double least) {
+    const Fit fit =
+        fit_of(first_rows(text, {.separator = separator, .quotes = quoting_of(known, separator, text)}), separator);
+    if (fit.agreement < least || fit.agreement < best_fit.agreement ||
+        (fit.agreement == best_fit.agreement && fit.typed <= best_fit.typed))
+      return;
+    best = separator;
+    best_fit = fit;
+  };
+  for (const char separator : {known.usual_separator, ',', ';', '\t', '|'}) try_one(separator, 0);
+  if (best_fit.agreement >= kEnough) return best;
+  for (const char separator : {kWhitespace, ':'}) try_one(separator, 1);
+  return best;
+}
+
+/// Returns whether a column, from the second row on, is made of numbers with this decimal sign, and has the sign.
+bool has_decimals(const Rows& rows, std::size_t column, char decimal, bool (*has_sign)(const std::string&)) {
+  bool any = false;
+  for (std::size_t row = 1; row < rows.size(); ++row) {
+    if (column >= rows[row].size() || is_empty(rows[row][column])) continue;
+    if (!is_number(rows[row][column], decimal)) return false;
+    any = any || has_sign(rows[row][column]);
+  }
+  return any;
+}
+
+char decimal_of(const std::filesystem::path& file, const Rows& rows, char separator) {
+  if (separator == ',') return '.';
+  std::size_t comma = 0;  // a column from 1
+  std::size_t point = 0;
+  for (std::size_t column = 0; column < usual_width(rows); ++column) {
+    if (has_decimals(rows, column, ',', has_comma)) comma = column + 1;
+    if (has_decimals(rows, column, '.', has_point)) point = column + 1;
+  }
+  if (comma > 0 && point > 0)
+    throw core::Error(file.string() + ": numbers have a decimal comma in column " + std::to_string(comma) +
+                      ", and a decimal point in column " + std::to_string(point))
+        .hint("dataset.decimal says which sign numbers have; the other column is one of categories then");
+  return comma > 0 ? ',' : '.';
+}
+
+/// Takes the first line off, however lines end.
+void drop_line(std::string_view& text) {
+  text.remove_prefix(std::min(text.find_first_of("\r\n"), text.size()));
+  if (text.starts_with('\r')) text.remove_prefix(1);
+  if (text.starts_with('\n')) text.remove_prefix(1);
+}
+
+/// Takes the line off with which Excel names the separator: "sep=;".
+std::optional<char> take_separator_line(std::string_view& text) {
+  if (text.size() < 6 || !text.starts_with("sep=") || (text[5] != '\n' && text[5] != '\r')) return std::nullopt;
+  const char separator = text[4];
+  drop_line(text);
+  return separator;
+}
+
+/// Says what a reader of plain CSV would not expect.
+void describe_format(const TableFormat& format, std::vector<std::string>& findings) {
+  if (format.separator == kWhitespace)
+    findings.emplace_back("columns are separated by blanks");
+  else if (format.separator != ',' && format.separator != '\t')
+    findings.push_back(std::string("columns are separated by '") + format.separator + "'");
+  if (format.decimal == ',') findings.emplace_back("numbers have a decimal comma");
 }
 
 /// Returns whether all cells are among the words, and one of them isn't empty.
@@ -81,16 +186,16 @@ bool has_orange_header(const Rows& rows, std::size_t first) {
 }
 
 /// Returns whether the first row has names where the others have numbers.
-bool has_names(const Rows& rows, std::size_t first) {
+bool has_names(const Rows& rows, std::size_t first, char decimal) {
   for (std::size_t column = 0; column < rows[first].size(); ++column) {
     bool numbers = false;
     bool others = false;
     for (std::size_t row = first + 1; row < rows.size() && !others; ++row) {
       if (column >= rows[row].size() || is_empty(rows[row][column])) continue;
       numbers = true;
-      others = !is_number(rows[row][column]);
+      others = !is_number(rows[row][column], decimal);
     }
-    if (numbers && !others && !is_number(rows[first][column]) && !is_empty(rows[first][column])) return true;
+    if (numbers && !others && !is_number(rows[first][column], decimal) && !is_empty(rows[first][column])) return true;
   }
   return false;
 }
@@ -121,29 +226,57 @@ bool has_titles_over_texts(const Rows& rows, std::size_t first) {
   return over_texts && rows.size() > first + 1;
 }
 
+/// Returns whether the first row has words of its own: none comes again in its column, although a column below repeats
+/// itself.
+bool has_words_of_its_own(const Rows& rows, std::size_t first) {
+  const std::size_t below = rows.size() - first - 1;
+  if (below < 2) return false;
+  bool any_repeats = false;
+  std::set<std::string> titles;
+  for (std::size_t column = 0; column < rows[first].size(); ++column) {
+    const std::string& title = rows[first][column];
+    if (is_empty(title) || is_number(title) || date_in(core::trimmed(title)) || !titles.insert(title).second)
+      return false;
+    std::set<std::string> values;
+    for (std::size_t row = first + 1; row < rows.size(); ++row)
+      if (column < rows[row].size()) values.insert(rows[row][column]);
+    if (values.contains(title)) return false;
+    any_repeats = any_repeats || 2 * values.size() <= below;
+  }
+  return any_repeats;
+}
+
 }  // namespace
 
 ColumnChoice choice_of(std::span<const std::string> columns) {
   return std::all_of(columns.begin(), columns.end(), core::is_number) ? ColumnChoice::by_number : ColumnChoice::by_name;
 }
 
-TableRecords TableLayout::open_rows(const std::filesystem::path& file, std::string_view text) const {
-  TableRecords records(file, text, format);
-  for (std::int64_t i = 0; i < comment_lines + header_lines; ++i) records.next();
-  return records;
+// As pandas/io/parsers/base_parser.py, _dedup_names.
+std::vector<std::string> unique_names(std::vector<std::string> names, std::vector<std::string>* findings) {
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (core::trimmed(names[i]).empty()) names[i] = std::to_string(i + 1);
+  std::set<std::string> taken(names.begin(), names.end());
+  std::map<std::string, std::size_t> seen;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string given = names[i];
+    std::size_t number = seen[given]++;
+    if (number == 0) continue;
+    while (taken.contains(names[i] = given + "." + std::to_string(number))) ++number;
+    seen[given] = number + 1;
+    taken.insert(names[i]);
+    if (findings != nullptr)
+      findings->push_back("column " + std::to_string(i + 1) + ", another '" + given + "', is called '" + names[i] +
+                          "'");
+  }
+  return names;
 }
 
-char separator_of(std::string_view text, char usual) {
-  constexpr double kEnough = 0.9;
-  char best = usual;
-  double best_agreement = 0;
-  for (const char separator : {usual, '\t', ',', ';', '|'}) {
-    const Quoting quotes = separator == '\t' ? Quoting::none : Quoting::rfc4180;
-    const double found = agreement(first_rows(text, {.separator = separator, .quotes = quotes}));
-    if (separator == usual && found >= kEnough) return usual;
-    if (found > best_agreement) best_agreement = found, best = separator;
-  }
-  return best;
+TableRecords TableLayout::open_rows(const std::filesystem::path& file, std::string_view text) const {
+  if (has_separator_line) drop_line(text);
+  TableRecords records(file, text, format, has_separator_line ? 2 : 1);
+  for (std::int64_t i = 0; i < comment_lines + header_lines; ++i) records.next();
+  return records;
 }
 
 std::size_t column_of(const std::string& name, const std::vector<std::string>& header, const std::string& path) {
@@ -155,25 +288,43 @@ std::size_t column_of(const std::string& name, const std::vector<std::string>& h
       .hint(near.empty() ? "columns are chosen by name, or by number from 1" : "did you mean " + near + "?");
 }
 
-TableLayout layout_of_table(const std::filesystem::path& file, std::string_view text, TableFormat format,
-                            const config::AutoOr<std::int64_t>& header_lines, ColumnChoice choice) {
-  TableLayout layout{.format = format};
-  const Rows rows = first_rows(text, format);
+TableLayout layout_of_table(const std::filesystem::path& file, std::string_view text, const KnownLayout& known,
+                            ColumnChoice choice) {
+  TableLayout layout;
+  std::string_view rest = text;
+  const std::optional<char> written = take_separator_line(rest);
+  layout.has_separator_line = written.has_value();
+  const char separator = known.separator ? *known.separator : written ? *written : separator_of(rest, known);
+  layout.format = {.separator = separator,
+                   .decimal = '.',
+                   .quotes = quoting_of(known, separator, rest),
+                   .max_line_bytes = known.max_line_bytes};
+  Rows rows = first_rows(rest, layout.format).rows;
+  layout.format.decimal = known.decimal ? *known.decimal : decimal_of(file, rows, separator);
+  describe_format(layout.format, layout.findings);
+  if (rows.size() > kRowsOfHeader) rows.resize(kRowsOfHeader);
   const std::size_t width = usual_width(rows);
   const auto is_comment = [&](const auto& row) { return row.size() < width && row.size() == 1; };
   const auto first = static_cast<std::size_t>(std::find_if_not(rows.begin(), rows.end(), is_comment) - rows.begin());
-  if (header_lines.value) {
-    layout.header_lines = *header_lines.value;
+  if (known.header_lines.value) {
+    layout.header_lines = *known.header_lines.value;
   } else {
     layout.comment_lines = static_cast<std::int64_t>(first);
-    const bool names = choice == ColumnChoice::by_name ||
-                       (first < rows.size() && (has_names(rows, first) || has_titles_over_texts(rows, first)));
+    const bool names =
+        choice == ColumnChoice::by_name ||
+        (first < rows.size() && (has_names(rows, first, layout.format.decimal) || has_titles_over_texts(rows, first) ||
+                                 has_words_of_its_own(rows, first)));
     layout.header_lines = has_orange_header(rows, first) ? 3 : names ? 1 : 0;
+    if (first > 0)
+      layout.findings.push_back(std::to_string(first) + (first == 1 ? " line before the table is passed over"
+                                                                    : " lines before the table are passed over"));
+    if (choice == ColumnChoice::by_number)
+      layout.findings.emplace_back(names ? "the first line names the columns" : "no line names the columns");
   }
-  TableRecords records(file, text, format);
+  TableRecords records(file, rest, layout.format, layout.has_separator_line ? 2 : 1);
   for (std::int64_t i = 0; i < layout.comment_lines + layout.header_lines; ++i) {
     if (!records.next()) throw core::Error(file.string() + " ends before its header does");
-    if (i == layout.comment_lines) layout.header = records.cells();
+    if (i == layout.comment_lines) layout.header = unique_names(records.cells(), &layout.findings);
   }
   return layout;
 }

@@ -47,7 +47,7 @@ class ConllReader {
   ConllReader(const TaggedText& options, std::string path, const SentenceUse& use)
       : options_(options),
         use_(use),
-        file_(path, options.encoding_errors),
+        file_(path, {.invalid = options.encoding_errors}),
         word_(options.word.value_or("1")),
         tag_(options.tag.value_or("-1")) {
     sentence_.file = std::move(path);

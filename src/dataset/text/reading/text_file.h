@@ -11,10 +11,22 @@
 
 namespace trainctl::dataset {
 
+/// How bytes become text.
+struct TextReading {
+  std::string encoding = "utf-8";  // a name that ICU knows
+  EncodingErrors invalid = EncodingErrors::strict;
+};
+
+/// Returns the bytes of a file as UTF-8, without a byte order mark: a view of them, or of `converted`. Throws
+/// core::Error at line and byte for NUL, and for what the encoding doesn't have, unless that is to be U+FFFD. An
+/// encoding that isn't known is an Error, too.
+std::string_view text_of_bytes(std::string_view bytes, const TextReading& reading, const std::filesystem::path& file,
+                               std::string& converted);
+
 class TextFile {
  public:
-  /// Refuses directories, empty files, NUL bytes, and what isn't UTF-8 if so asked; else that is U+FFFD.
-  TextFile(const std::filesystem::path& path, EncodingErrors invalid);
+  /// Refuses directories and empty files, and throws as text_of_bytes() does.
+  explicit TextFile(const std::filesystem::path& path, const TextReading& reading = {});
   TextFile(const TextFile&) = delete;
   TextFile& operator=(const TextFile&) = delete;
 
@@ -23,7 +35,7 @@ class TextFile {
 
  private:
   core::MappedFile file_;
-  std::string replaced_;  // a copy, only where bytes had to be replaced
+  std::string converted_;  // a copy, only where bytes had to change
   std::string_view text_;
 };
 

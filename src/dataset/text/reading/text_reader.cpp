@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "dataset/files/parquet_file.h"
 #include "dataset/text/reading/table_layout.h"
@@ -39,18 +40,20 @@ std::vector<std::size_t> places_of(const RowColumns& columns, const std::vector<
   return places;
 }
 
-TableFormat table_format(TextFormat format, const TextFileOptions& options) {
+KnownLayout known_layout(TextFormat format, const TextFileOptions& options) {
   const bool csv = format == TextFormat::csv;
   return {.separator = csv ? ',' : '\t',
+          .decimal = '.',
           .quotes = options.quoting != Quoting::auto_ ? options.quoting
                     : csv                             ? Quoting::rfc4180
                                                       : Quoting::none,
+          .header_lines = options.header_lines,
           .max_line_bytes = options.max_line_bytes};
 }
 
-void read_table(const fs::path& file, std::string_view text, const TableFormat& format, const TextFileOptions& options,
-                const RowColumns& columns, const RowUse& use) {
-  const TableLayout layout = layout_of_table(file, text, format, options.header_lines, choice_of(columns.names));
+void read_table(const fs::path& file, std::string_view text, const KnownLayout& known, const RowColumns& columns,
+                const RowUse& use) {
+  const TableLayout layout = layout_of_table(file, text, known, choice_of(columns.names));
   const std::vector<std::size_t> places = places_of(columns, layout.header, file);
   TableRecords records = layout.open_rows(file, text);
   std::vector<std::string_view> values(places.size());
@@ -70,24 +73,22 @@ void read_table(const fs::path& file, std::string_view text, const TableFormat& 
 
 /// Reads texts, and numbers as texts.
 void read_parquet_rows(const fs::path& file, const RowColumns& columns, const RowUse& use) {
-  std::vector<ParquetType> types;  // of all columns but the first, which Parquet's reader gives as a label
   const auto choose = [&](const std::vector<ParquetColumn>& stored) {
     std::vector<std::string> header;
     for (const ParquetColumn& column : stored) header.push_back(column.name);
     std::vector<int> chosen;
-    for (const std::size_t place : places_of(columns, header, file)) chosen.push_back(static_cast<int>(place));
-    std::rotate(chosen.begin(), chosen.begin() + 1, chosen.end());
-    for (const int column : chosen) types.push_back(stored.at(static_cast<std::size_t>(column)).type);
+    for (const std::size_t place : places_of(columns, header, file)) {
+      if (place >= stored.size())
+        throw core::Error(file.string() + " has " + std::to_string(stored.size()) + " columns, and none is number " +
+                          std::to_string(place + 1));
+      chosen.push_back(static_cast<int>(place));
+    }
     return chosen;
   };
+  std::vector<std::string> texts(columns.names.size());
   std::vector<std::string_view> values(columns.names.size());
-  std::vector<std::string> numbers(columns.names.size());
   read_parquet_file(file, choose, [&](const ParquetRow& row) {
-    values[0] = row.label;
-    for (std::size_t i = 1; i < values.size(); ++i) {
-      if (types[i - 1] != ParquetType::text) numbers[i] = core::format_number(row.values[i - 1]);
-      values[i] = types[i - 1] == ParquetType::text ? row.texts[i - 1] : std::string_view(numbers[i]);
-    }
+    for (std::size_t i = 0; i < texts.size(); ++i) values[i] = texts[i] = row.text_of(i);
     use(values, row.number);
   });
 }
@@ -146,7 +147,7 @@ void check_lines(std::string_view text, std::int64_t max_line_bytes, const fs::p
 }
 
 void read_plain_text(const fs::path& path, const TextFiles& files, const DocumentUse& use) {
-  const auto file = std::make_shared<const TextFile>(path, files.encoding_errors);
+  const auto file = std::make_shared<const TextFile>(path, TextReading{.invalid = files.encoding_errors});
   std::string_view text = file->text();
   const bool whole = files.document == DocumentUnit::file;
   const std::int64_t most =
@@ -180,7 +181,7 @@ void check_line_bytes(std::string_view line, std::int64_t max_line_bytes, const 
 }
 
 void read_text_lines(const fs::path& file, const TextFileOptions& options, const LineUse& use) {
-  const TextFile content(file, options.encoding_errors);
+  const TextFile content(file, {.invalid = options.encoding_errors});
   std::string_view text = content.text();
   for (std::int64_t number = 1; !text.empty(); ++number) {
     const std::string_view line = take_line(text);
@@ -195,7 +196,7 @@ void read_json_lines(const fs::path& file, const TextFileOptions& options, const
     const std::string place = place_of(file, number);
     nlohmann::json object;
     try {
-      object = nlohmann::json::parse(line);
+      object = core::parse_json(line, place);
     } catch (const nlohmann::json::out_of_range&) {
       throw core::Error(place + ": a number is too large");
     } catch (const nlohmann::json::parse_error& error) {
@@ -213,13 +214,16 @@ void read_rows(const fs::path& file, const TextFileOptions& options, const RowCo
         .hint("set format to jsonl, csv, tsv or parquet");
   if (format == TextFormat::jsonl) return read_member_rows(file, options, columns, use);
   if (format == TextFormat::parquet) return read_parquet_rows(file, columns, use);
-  const TextFile content(file, options.encoding_errors);
-  read_table(file, content.text(), table_format(format, options), options, columns, use);
+  const TextFile content(file, {.invalid = options.encoding_errors});
+  read_table(file, content.text(), known_layout(format, options), columns, use);
 }
 
 void read_documents(const TextFiles& files, const DocumentUse& use) {
   for (const std::string& file : files.files) {
     if (format_of(file, files.format) == TextFormat::text) {
+      if (files.format == TextFormat::auto_ && ends_in_any_case(file, ".json"))
+        throw core::Error(file + " is JSON by its name, whose braces and keys would be read as plain text")
+            .hint("write one object per line and set format: jsonl, or set format: text to take the file as it is");
       read_plain_text(file, files, use);
       continue;
     }
