@@ -102,9 +102,9 @@ struct TextSeq2SeqConfig {
                                      config::between(2, 1 << 20)),
         field<&C::max_target_length>("Longer targets are cut to this many tokens, the last one included.",
                                      config::between(2, 1 << 20)),
-        field<&C::decoder_start_token_id>(
-            "The token that the decoder begins with; `auto` is the tokenizer's padding, as in T5, or 0 if it has none.",
-            config::at_least(0)),
+        field<&C::decoder_start_token_id>("The token that the decoder begins with; `auto` is config.json's of "
+                                          "model.init_from, else the tokenizer's padding or 0.",
+                                          config::at_least(0)),
         field<&C::length_group_batches>("As in text_classification, by the tokens of source and target together.",
                                         config::between(0, 1 << 20)),
         field<&C::cache_dir>(text_help::cache_dir, config::non_empty),
