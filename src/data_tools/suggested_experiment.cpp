@@ -75,7 +75,7 @@ std::string training(const Length& length, const std::string& metric) {
 /// Returns what is kept for evaluation and for a test: sets of their own, or a share.
 std::string evaluation(const std::optional<std::string>& eval, std::int64_t num_samples,
                        const std::optional<std::string>& test = {}) {
-  // Of few samples a tenth may be none.
+  // A tenth of few samples may be none.
   const std::string share = num_samples < 30 ? "0.4" : num_samples < 100 ? "0.2" : "0.1";
   return (eval ? "  eval: " + scalar(*eval) + "\n"
                : "  eval_fraction: " + share + "  # assumed: there is no set for evaluation\n") +

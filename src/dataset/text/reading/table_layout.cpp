@@ -252,7 +252,7 @@ ColumnChoice choice_of(std::span<const std::string> columns) {
   return std::all_of(columns.begin(), columns.end(), core::is_number) ? ColumnChoice::by_number : ColumnChoice::by_name;
 }
 
-// As pandas/io/parsers/base_parser.py, _dedup_names.
+// Repeated names get numbers as in pandas/io/parsers/base_parser.py, _dedup_names.
 std::vector<std::string> unique_names(std::vector<std::string> names, std::vector<std::string>* findings) {
   for (std::size_t i = 0; i < names.size(); ++i)
     if (core::trimmed(names[i]).empty()) names[i] = std::to_string(i + 1);
