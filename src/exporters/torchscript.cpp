@@ -2,19 +2,18 @@
 
 #include <ATen/core/grad_mode.h>
 #include <caffe2/serialize/inline_container.h>
-#include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/mobile/import.h>
 #include <torch/csrc/jit/mobile/module.h>
 #include <torch/csrc/jit/passes/xnnpack_rewrite.h>
 #include <torch/csrc/jit/serialization/export.h>
 #include <torch/csrc/jit/serialization/import.h>
 
-#include <array>
 #include <exception>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "exporters/zip_check.h"
+#include "model/scripted_side_effects.h"
 
 namespace trainctl::exporters {
 namespace {
@@ -25,19 +24,6 @@ using Notes = std::unordered_map<std::string, std::string>;
 core::Error unreadable(const fs::path& path, const std::string& why) {
   return core::Error(path.string() + " is no TorchScript file that can be run: " + why)
       .hint("write it again with 'trainctl export --format torchscript'");
-}
-
-/// Refuses operators with side effects, which no network needs: a foreign file must not read or write others.
-void refuse_side_effects(const torch::jit::Block& block, const fs::path& path) {
-  constexpr std::array<std::string_view, 6> kRefused = {"aten::from_file",      "aten::save",     "prim::PythonOp",
-                                                        "prim::profile_ivalue", "aten::set_data", "prim::fork"};
-  for (const torch::jit::Node* node : block.nodes()) {
-    const std::string_view kind = node->kind().toQualString();
-    if (std::find(kRefused.begin(), kRefused.end(), kind) != kRefused.end())
-      throw core::Error(path.string() + " is refused: it calls " + std::string(kind) +
-                        ", which is no part of a network");
-    for (const torch::jit::Block* inner : node->blocks()) refuse_side_effects(*inner, path);
-  }
 }
 
 at::Tensor one_tensor(const c10::IValue& output, const fs::path& path) {
@@ -71,7 +57,7 @@ class FullFile final : public TorchScriptFile {
     module_ = torch::jit::load(path_.string(), at::Device(at::kCPU), notes_, /*load_debug_files=*/false);
     const auto forward = module_.find_method("forward");
     if (!forward) throw core::Error("the module has no method `forward`");
-    refuse_side_effects(*forward->graph()->block(), path_);
+    model::refuse_side_effects(*forward, path_.string());
     module_.eval();
   }
   at::Tensor run(const std::vector<at::Tensor>& inputs) override { return run_forward(module_, inputs, path_); }

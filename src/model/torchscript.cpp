@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "model/networks.h"
+#include "model/scripted_side_effects.h"
 #include "runtime/fake_tensor.h"
 
 namespace trainctl::model {
@@ -81,6 +82,7 @@ class ScriptedLayer final : public SequenceLayer {
     if (!forward) throw core::Error("model.path: " + path + " has no method forward()");
     num_inputs_ = forward->function().getSchema().arguments().size() - 1;  // without self
     if (num_inputs_ < 1) throw core::Error("model.path: " + path + ": forward() takes nothing; expected a tensor");
+    refuse_side_effects(*forward, "model.path: " + path);
     check_modes(*forward, path);
     declare(module_, "");
     find_in_lists(module_);

@@ -63,6 +63,8 @@ TEST_CASE("scripted modules train as in Python, and their weights go back by loa
   std::ofstream(directory / "text.pt") << "no archive";
   refuse("traced.pt", "was fixed when the module was traced");
   refuse("frozen.pt", "has no parameters to train");
+  refuse("maps_file.pt", "is refused: it calls aten::from_file");
+  refuse("interface_maps_file.pt", "is refused: it calls aten::from_file");
   refuse("exported.pt2", "is no TorchScript module");
   refuse("weights.pt", "is no TorchScript module");
   refuse("text.pt", "is no TorchScript module");

@@ -69,6 +69,33 @@ def build(name):
     return model
 
 
+class MapsFile(nn.Module):
+    """Makes a file, as a part of a network."""
+
+    def forward(self, x):
+        return x + torch.from_file("made_by_a_network", True, 4)
+
+
+@torch.jit.interface
+class Layer(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+
+class CallsInterface(nn.Module):
+    """Calls a layer whose class only the run knows."""
+
+    layer: Layer
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.layer = MapsFile()
+
+    def forward(self, x):
+        return self.layer.forward(self.linear(x))
+
+
 def write(directory):
     tensors = {}
     for name in MODULES:
@@ -78,6 +105,8 @@ def write(directory):
     save_file(tensors, directory / "recorded.safetensors")
     torch.jit.trace(nn.Sequential(nn.Linear(4, 4), nn.Dropout()).eval(), torch.zeros(1, 4)).save(directory / "traced.pt")
     torch.jit.freeze(torch.jit.script(nn.Linear(4, 4).eval())).save(directory / "frozen.pt")
+    torch.jit.script(nn.Sequential(nn.Linear(4, 4), MapsFile())).save(directory / "maps_file.pt")
+    torch.jit.script(CallsInterface()).save(directory / "interface_maps_file.pt")
     torch.export.save(torch.export.export(nn.Linear(4, 4), (torch.zeros(1, 4),)), directory / "exported.pt2")
     torch.save(nn.Linear(4, 4).state_dict(), directory / "weights.pt")
 
