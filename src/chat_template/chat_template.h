@@ -12,16 +12,9 @@
 
 namespace trainctl::chat_template {
 
-/// What ends a template that goes on without end.
-struct Limits {
-  std::int64_t num_steps = 5'000'000;  // statements and expressions; large texts count as several
-  std::int64_t output_bytes = 64 << 20;
-};
-
 struct RenderOptions {
   /// What strftime_now is told. Without a date, a template that calls it is an Error.
   std::optional<std::tm> now{};
-  Limits limits{};
 };
 
 /// Bytes [begin, end) of the rendered text.
@@ -40,7 +33,7 @@ struct Rendered {
   int line_of(std::size_t byte) const;
 };
 
-struct Syntax;
+class Renderer;
 
 /// Immutable; any number of threads may render at once.
 class ChatTemplate {
@@ -52,13 +45,14 @@ class ChatTemplate {
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
   /// `variables`: an object with messages, add_generation_prompt, bos_token, … A template that refuses them
-  /// (raise_exception) is an Error, as is each mistake in it: `name:line:column: …`.
+  /// (raise_exception) is an Error, as is each mistake in it: `name:line:column: …`. A child process with limits of
+  /// time and memory does the work, since a template may be a stranger's.
   Rendered render(const nlohmann::ordered_json& variables, const RenderOptions& options = {}) const;
   bool has_generation() const;
   const std::string& name() const;
 
  private:
-  std::unique_ptr<const Syntax> syntax_;
+  std::unique_ptr<Renderer> renderer_;
 };
 
 }  // namespace trainctl::chat_template

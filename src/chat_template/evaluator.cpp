@@ -11,7 +11,6 @@ namespace trainctl::chat_template {
 namespace {
 
 constexpr int kDeepestEvaluation = 1000;
-constexpr std::size_t kBytesPerStep = 64;
 
 }  // namespace
 
@@ -29,13 +28,6 @@ void Scope::set(const std::string& name, Value value) {
       return;
     }
   values.emplace_back(name, std::move(value));
-}
-
-void Evaluator::count_steps(std::size_t count) {
-  num_steps_ += static_cast<std::int64_t>(count);
-  if (num_steps_ > limits_.num_steps)
-    throw TemplateProblem("the template takes more than " + std::to_string(limits_.num_steps) +
-                          " steps; does it loop without end?");
 }
 
 struct Evaluator::Visitor {
@@ -95,14 +87,10 @@ struct Evaluator::Visitor {
 
 Value Evaluator::evaluate(const Expression& expression, const ScopePtr& scope) {
   try {
-    count_steps(1);
     if (depth_ >= kDeepestEvaluation) throw TemplateProblem("the template's calls are nested too deep");
     ++depth_;
     Value value = std::visit(Visitor{*this, scope}, expression.node);
     --depth_;
-    if (const std::string* text = value.as_text(); text != nullptr && text->size() >= kBytesPerStep)
-      if (!std::holds_alternative<Constant>(expression.node) && !std::holds_alternative<Name>(expression.node))
-        count_steps(text->size() / kBytesPerStep);
     return value;
   } catch (const TemplateProblem& problem) {
     fail_at(name_, expression.place, problem.what());

@@ -27,15 +27,13 @@ struct Scope {
 
 class Evaluator {
  public:
-  Evaluator(std::string template_name, const Limits& limits) : name_(std::move(template_name)), limits_(limits) {}
+  explicit Evaluator(std::string template_name) : name_(std::move(template_name)) {}
 
   /// A mistake is an Error at the expression's place.
   Value evaluate(const Expression& expression, const ScopePtr& scope);
   Arguments arguments(const CallArguments& given, const ScopePtr& scope);
   /// Evaluates the filters of a {% filter %} or {% set %} block, whose text is `text`.
   Value filtered(const Expression& filters, std::string text, const ScopePtr& scope);
-  /// Throws when the template has taken more steps than it may.
-  void count_steps(std::size_t count);
 
  private:
   struct Visitor;
@@ -46,8 +44,6 @@ class Evaluator {
   Value optional(const ExpressionPtr& expression, const ScopePtr& scope);
 
   std::string name_;
-  Limits limits_;
-  std::int64_t num_steps_ = 0;
   int depth_ = 0;
   const std::string* block_text_ = nullptr;  // of the block whose filters are evaluated
 };

@@ -101,9 +101,7 @@ std::string Interpreter::run_macro(const MacroDefinition& macro, const ScopePtr&
 
 void Interpreter::print(std::string_view text) {
   *output_ += text;
-  if (static_cast<std::int64_t>(output_->size()) > options_.limits.output_bytes)
-    throw TemplateProblem("the template prints more than " + std::to_string(options_.limits.output_bytes) +
-                          " bytes; does it loop without end?");
+  check_size(output_->size());
 }
 
 std::string Interpreter::captured(const Body& body, const ScopePtr& scope, Flow* flow) {
@@ -120,7 +118,6 @@ Interpreter::Flow Interpreter::run_body(const Body& body, const ScopePtr& scope)
     Flow flow = Flow::on;
     const std::size_t begin = root_text_.size();
     try {
-      evaluator_.count_steps(1);
       flow = run_statement(*statement, scope);
       // A block's statements have noted their parts themselves.
       const std::size_t noted = printed_.empty() ? 0 : printed_.back().end;
@@ -182,7 +179,6 @@ Interpreter::Flow Interpreter::run_for(const For& block, const ScopePtr& scope) 
   bool is_completed = false;
   const auto loop = std::make_shared<Loop>(items, 0);
   for (std::size_t i = 0; i < items.size(); ++i) {
-    evaluator_.count_steps(1);
     loop->move_to(i);
     const ScopePtr inner = inner_scope(scope);
     inner->set("loop", std::static_pointer_cast<Object>(loop));

@@ -15,7 +15,7 @@ namespace trainctl::chat_template {
 class Interpreter {
  public:
   Interpreter(const Syntax& syntax, const RenderOptions& options)
-      : syntax_(syntax), evaluator_(syntax.name, options.limits), options_(options) {}
+      : syntax_(syntax), evaluator_(syntax.name), options_(options) {}
   Rendered run(const nlohmann::ordered_json& variables);
   /// Runs a macro's body with these values, and returns its text.
   std::string run_macro(const MacroDefinition& macro, const ScopePtr& scope);
