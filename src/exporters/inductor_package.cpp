@@ -8,8 +8,8 @@
 #include <string>
 
 #include "core/error.h"
-#include "exporters/zip_check.h"
 #include "machine/cpu.h"
+#include "model/archive_check.h"
 
 namespace trainctl::exporters {
 namespace {
@@ -65,7 +65,7 @@ bool is_inductor_package(const fs::path& path) {
 std::unique_ptr<InductorPackage> open_inductor_package(const fs::path& path) {
   if (!fs::is_regular_file(path)) throw core::Error("there is no file " + path.string());
   try {
-    check_archive(path);
+    model::check_archive(path);
     check_target(path);
     load_libtorch();
     return std::make_unique<Package>(path);

@@ -12,7 +12,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "exporters/zip_check.h"
+#include "model/archive_check.h"
 #include "model/scripted_side_effects.h"
 
 namespace trainctl::exporters {
@@ -92,7 +92,7 @@ struct Contents {
 /// Reads the list of records. Finds damage before anything is built of the archive.
 Contents look_into(const fs::path& path) {
   Contents contents;
-  check_archive(path);
+  model::check_archive(path);
   caffe2::serialize::PyTorchStreamReader reader(path.string());
   for (const std::string& record : reader.getAllRecords()) {
     if (record == "bytecode.pkl") contents.has_bytecode = true;

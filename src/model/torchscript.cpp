@@ -16,6 +16,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "model/archive_check.h"
 #include "model/networks.h"
 #include "model/scripted_side_effects.h"
 #include "runtime/fake_tensor.h"
@@ -36,7 +37,7 @@ class PlainExecution {
 };
 
 std::string first_line(const char* text) {
-  const std::string_view all(text);
+  const std::string_view all = core::trimmed(text, "\n");
   return std::string(all.substr(0, all.find('\n')));
 }
 
@@ -44,10 +45,15 @@ torch::jit::Module load(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) throw core::Error("model.path: there is no file " + path);
   const runtime::RealScope real;  // a planner's tensors have no values
   try {
-    return torch::jit::load(path, at::kCPU);
-  } catch (const c10::Error& error) {
-    throw core::Error("model.path: " + path +
-                      " is no TorchScript module: " + first_line(error.what_without_backtrace()))
+    check_archive(path);
+    torch::jit::Module module = torch::jit::load(path, at::kCPU);
+    for (torch::jit::Function* function : module._ivalue()->compilation_unit()->get_functions())
+      function->ensure_defined();  // else it is read when it is called first
+    return module;
+  } catch (const std::exception& error) {
+    const auto* const of_library = dynamic_cast<const c10::Error*>(&error);
+    throw core::Error("model.path: " + path + " is no TorchScript module: " +
+                      first_line(of_library != nullptr ? of_library->what_without_backtrace() : error.what()))
         .hint(
             "write it by torch.jit.script(module).save(path); archives of torch.export and torch.save hold no code "
             "that LibTorch can train");

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/file.h"
 #include "model/recorded_model.h"
 
 namespace trainctl::model::torchscript_test {
@@ -65,6 +66,10 @@ TEST_CASE("scripted modules train as in Python, and their weights go back by loa
   refuse("frozen.pt", "has no parameters to train");
   refuse("maps_file.pt", "is refused: it calls aten::from_file");
   refuse("interface_maps_file.pt", "is refused: it calls aten::from_file");
+  std::string weights = core::read_file(directory / "mobilenet_v3.pt");
+  weights[weights.size() / 2] ^= 1;
+  std::ofstream(directory / "damaged.pt") << weights;
+  refuse("damaged.pt", "another checksum than in the directory");
   refuse("exported.pt2", "is no TorchScript module");
   refuse("weights.pt", "is no TorchScript module");
   refuse("text.pt", "is no TorchScript module");

@@ -1,4 +1,4 @@
-#include "exporters/zip_check.h"
+#include "model/archive_check.h"
 
 #include <minizip/unzip.h>
 
@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 
-namespace trainctl::exporters {
+namespace trainctl::model {
 namespace {
 
 using Archive = std::unique_ptr<std::remove_pointer_t<unzFile>, int (*)(unzFile)>;
@@ -54,4 +54,4 @@ void check_archive(const std::filesystem::path& path) {
   if (state != UNZ_END_OF_LIST_OF_FILE) throw core::Error("the archive's directory is damaged");
 }
 
-}  // namespace trainctl::exporters
+}  // namespace trainctl::model

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-namespace trainctl::exporters {
+namespace trainctl::model {
 
 /// Reads every entry and compares its CRC-32. Damage, and names that lead out of the archive, are Errors.
 void check_archive(const std::filesystem::path& path);
 
-}  // namespace trainctl::exporters
+}  // namespace trainctl::model
