@@ -32,6 +32,7 @@ void check_experiment(const Experiment& experiment, const config::Node& node, co
   check_training(checked);
   check_distributed(checked);
   check_quantization(checked);
+  check_idle_keys(checked);
   checked.finish();
 }
 

@@ -52,6 +52,8 @@ void check_optimizer(Checked& checked);
 /// Length, evaluation, precision, accumulation, checkpoints.
 void check_training(Checked& checked);
 void check_distributed(Checked& checked);
+/// Keys that change nothing beside the values of others.
+void check_idle_keys(Checked& checked);
 /// Training for eight bits, and what quantization takes.
 void check_quantization(Checked& checked);
 

@@ -128,6 +128,15 @@ void check_scripted(Checked& c) {
     refuse("accumulation.batch_norm_update", "per_step");
   if (c.experiment.quantization.training.get_if<quantization::QatConfig>() != nullptr)
     refuse("quantization.kind", "qat");
+  if (config::traits_of(c.experiment.activation_checkpointing.blocks).recomputes)
+    refuse("activation_checkpointing.kind", std::string(c.experiment.activation_checkpointing.blocks.kind()));
+  if (c.experiment.activation_checkpointing.storage_dtype != activation_checkpointing::ActivationStorage::none)
+    refuse("activation_checkpointing.storage_dtype", "bf16");
+  if (c.experiment.activation_checkpointing.offload != activation_checkpointing::ActivationOffload::none)
+    refuse("activation_checkpointing.offload", "cpu");
+  if (c.experiment.optimizer.layer_decay) refuse("optimizer.layer_decay", "a rate for each block");
+  if (c.experiment.model.convolution_algorithm == model::ConvolutionAlgorithm::direct)
+    refuse("model.convolution_algorithm", "direct");
   if (c.experiment.amp.mode == amp::Precision::fp8) refuse("amp.mode", "fp8");
 }
 

@@ -30,14 +30,6 @@ void check_training_for_eight_bits(Checked& c) {
              "changes nothing: learned steps leave the observers at start_step");
 }
 
-void check_percentile(Checked& c) {
-  const quantization::QuantizationConfig& quantization = c.experiment.quantization;
-  if (quantization.observer != quantization::RangeFrom::percentile &&
-      quantization.percentile != quantization::QuantizationConfig{}.percentile)
-    c.report({"quantization.percentile", "quantization.observer"},
-             "changes nothing while quantization.observer is " + std::string(config::name_of(quantization.observer)));
-}
-
 void check_levels(Checked& c) {
   const quantization::QuantizationConfig& quantization = c.experiment.quantization;
   if (quantization.activation_scheme == quantization::ActivationScheme::symmetric &&
@@ -49,7 +41,6 @@ void check_levels(Checked& c) {
 
 void check_quantization(Checked& c) {
   check_training_for_eight_bits(c);
-  check_percentile(c);
   check_levels(c);
 }
 

@@ -110,14 +110,6 @@ void check_precision(Checked& c) {
              "used by fp16 alone, and amp.mode is " + std::string(config::name_of(amp.mode)));
 }
 
-void check_lr_scaling(Checked& c) {
-  const optimizer::OptimizerConfig& optimizer = c.experiment.optimizer;
-  if (optimizer.lr_scaling == optimizer::LrScaling::none &&
-      optimizer.base_batch_size != optimizer::OptimizerConfig{}.base_batch_size)
-    c.report({"optimizer.base_batch_size", "optimizer.lr_scaling"},
-             "changes nothing while optimizer.lr_scaling is none");
-}
-
 /// Metrics beside the task's have names of their own, and answers that they are for.
 void check_extra_metrics(Checked& c) {
   const task::TaskTraits& task = config::traits_of(c.experiment.task);
@@ -216,7 +208,6 @@ void check_training(Checked& checked) {
   check_trackers(checked);
   check_rollback(checked);
   check_precision(checked);
-  check_lr_scaling(checked);
   check_offload(checked);
   check_graph(checked);
 }

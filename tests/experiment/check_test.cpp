@@ -325,6 +325,25 @@ TEST_CASE("as many classes have names as there are", "[experiment]") {
 TEST_CASE("settings that would change nothing are named", "[experiment]") {
   CHECK(with_more("optimizer: {base_batch_size: 512}") ==
         "5:30: optimizer.base_batch_size: changes nothing while optimizer.lr_scaling is none");
+  for (const auto& [more, why] : std::vector<std::pair<std::string, std::string>>{
+           {"optimizer: {decay_bias_and_norm: true}", "optimizer.weight_decay is 0"},
+           {"optimizer: {lr_scheduler: {warmup_start_factor: 0.1}}", "optimizer.lr_scheduler.warmup is 0"}})
+    CHECK(with_more(more).ends_with("changes nothing while " + why));
+  CHECK(problems_of(kName + kImages + kModel + kTrain +
+                    "optimizer: {decay_bias_and_norm: true, param_groups: [{params: '*', weight_decay: 0.1}]}\n")
+            .empty());
+  const auto idle = [](const std::string& dataset, const std::string& model, const std::string& train) {
+    return only_problem_of(kName + "dataset: {kind: synthetic_images" + dataset + "}\nmodel: {kind: mlp" + model +
+                           "}\ntrain: {steps: 9" + train + "}\n");
+  };
+  CHECK(idle(", max_bad_samples: 5", "", "") ==
+        "2:52: dataset.max_bad_samples: changes nothing while dataset.on_bad_sample is fail");
+  CHECK(idle("", ", init_policy: strict", "") ==
+        "3:33: model.init_policy: changes nothing while model.init_from is null");
+  CHECK(idle("", ", convolution_algorithm: direct", "")
+            .ends_with("changes nothing while model.kind is mlp, which has no convolutions"));
+  CHECK(idle("", "", ", max_rollbacks: 5")
+            .ends_with("changes nothing while neither train.on_non_finite nor train.loss_spikes rolls back"));
   CHECK(only_problem_of(kName + kImages + kModel + "train: {steps: 9, on_non_finite: rollback}\n") ==
         "4:34: train.on_non_finite: rollback goes back to a checkpoint; set checkpoint.every");
   CHECK(only_problem_of(kName + kImages + kModel + "train: {steps: 9, loss_spikes: {action: rollback}}\n") ==

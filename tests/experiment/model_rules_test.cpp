@@ -37,7 +37,8 @@ TEST_CASE("keys that work on layers are refused for a scripted network", "[exper
   CHECK(problems("amp: bf16\n").empty());
   for (const std::string one :
        {"distributed: {kind: ddp, sync_batch_norm: true}\n", "accumulation: {steps: 2, batch_norm_update: per_step}\n",
-        "quantization: qat\n", "amp: {mode: fp8}\n"})
+        "quantization: qat\n", "amp: {mode: fp8}\n", "activation_checkpointing: full\n",
+        "activation_checkpointing: {storage_dtype: bf16}\n", "optimizer: {layer_decay: 0.5}\n"})
     CHECK(problems(one).find("works on layers that trainctl builds, and a scripted network has its own") !=
           std::string::npos);
 }
