@@ -139,7 +139,7 @@ class LoaderView {
   static std::string label_of(const at::Tensor& target, const dataset::SampleSpec& spec) {
     if (spec.targets == Targets::label_sets) return labels_of(target, spec);
     if (spec.targets == Targets::class_masks) return shares_of(target, spec);
-    if (spec.targets == Targets::values) return core::format_digits(target.item<double>(), 6);
+    if (spec.targets == Targets::values) return core::format_digits(spec.labels.restored(target.item<double>()), 6);
     return name_of_class(target.item<std::int64_t>(), spec);
   }
   /// Returns the names of the labels of a row of 0 and 1.

@@ -50,6 +50,15 @@ std::string weighting(const Counts& classes) {
                              : "";
 }
 
+/// Returns the keys of labels that are numbers.
+std::string value_labels(const SeenRows& seen) {
+  return seen.label_is_value ? "  label_type: value\n  label_scaling: standard\n" : "";
+}
+
+std::string task_of(const SeenRows& seen) {
+  return seen.label_is_value ? "task: {kind: regression, metrics: [r2, mae, rmse]}\n" : weighting(seen.classes);
+}
+
 std::int64_t batch_of(std::int64_t usual, const SuggestionOptions& options) {
   return std::max<std::int64_t>(1, usual / options.batch_divisor);
 }
@@ -153,21 +162,23 @@ std::string metric_of(const SeenRows& seen) {
 }
 
 Suggestion table_experiment(const SeenRows& seen, const SuggestionOptions& options) {
-  const std::int64_t batch_size = batch_of(256, options);
+  // Few steps on a small table don't reach the values of a regression, and dropout blurs them.
+  const std::int64_t batch_size = batch_of(seen.label_is_value && seen.num_rows < 2000 ? 32 : 256, options);
   const bool misses_numbers = std::any_of(seen.columns.begin(), seen.columns.end(), [&](const SeenColumn& column) {
     return column.num_missing > 0 && (column.kind == "number" || column.kind == "date") && column.name != seen.label;
   });
   std::string text = "name: " + scalar(options.name) +
                      "\nseed: 1\ndataset:\n  kind: table\n  train: " + scalar(seen.train) + "\n" +
                      evaluation(seen.eval, seen.num_rows, seen.test) + "  label: " + scalar(seen.label) + "\n";
-  if (seen.label_is_value) text += "  label_type: value\n";
+  text += value_labels(seen);
   const std::int64_t unlabelled = num_unlabelled(seen);
   if (unlabelled > 0)
     text += "  missing_values: drop\n";
   else if (misses_numbers)
     text += "  missing_values: mean\n";
   text += "  feature_scaling: piecewise_linear\n  batch_size: " + std::to_string(batch_size) + "\n";
-  text += "model: {kind: mlp, hidden: [256, 128], dropout: 0.5}\n";
+  text += std::string("model: {kind: mlp, hidden: [256, 128], dropout: ") + (seen.label_is_value ? "0" : "0.5") + "}\n";
+  if (seen.label_is_value) text += task_of(seen);
   text += "optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.05, lr_scheduler: {kind: one_cycle}}\n";
   return {head_of(seen), text + training(length_of(seen.num_rows, batch_size, 2500), metric_of(seen))};
 }
@@ -185,10 +196,10 @@ Suggestion labelled_texts_experiment(const SeenRows& seen, const SuggestionOptio
                      "\nseed: 1\ndataset:\n  kind: text_classification\n  train: " + files(seen.train) + "\n" +
                      (seen.eval ? "  eval: " + files(*seen.eval) + "\n" : evaluation(std::nullopt, seen.num_rows));
   if (seen.test) text += "  test: " + files(*seen.test) + "  # for trainctl eval RUN --split test\n";
-  if (seen.label_is_value) text += "  label_type: value\n";
-  text += "  tokenizer: bytes\n  max_length: 1024\n  batch_size: " + std::to_string(batch_size) + "\n";
+  text +=
+      value_labels(seen) + "  tokenizer: bytes\n  max_length: 1024\n  batch_size: " + std::to_string(batch_size) + "\n";
   text += "model: {kind: fasttext, embedding_size: 32, min_ngram: 3, max_ngram: 6, num_buckets: 131072}\n";
-  text += weighting(seen.classes);
+  text += task_of(seen);
   text += "optimizer: {kind: adamw, lr: 1e-2, weight_decay: 0.01, clip_norm: 1, lr_scheduler: {kind: one_cycle}}\n";
   return {std::move(remarks), text + training(length_of(seen.num_rows, batch_size, 500), metric_of(seen))};
 }

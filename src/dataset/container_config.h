@@ -138,6 +138,7 @@ struct TableConfig {
   std::vector<std::string> features;
   std::string label = "label";
   LabelType label_type = LabelType::class_;
+  LabelScaling label_scaling = LabelScaling::none;
   std::vector<std::string> class_names;
   MissingValues missing_values = MissingValues::error;
   FeatureScaling feature_scaling = FeatureScaling::standard;
@@ -162,8 +163,10 @@ struct TableConfig {
             .broken_rules = broken_rules()};
   }
   std::vector<config::BrokenRule> broken_rules() const {
-    if (separator.is_auto() || separator_in(*separator.value)) return {};
-    return {{{"separator"}, "expected one character, \\t, or whitespace (any run of blanks and tabs)"}};
+    std::vector<config::BrokenRule> broken = broken_label_rules(label_type, label_scaling);
+    if (!separator.is_auto() && !separator_in(*separator.value))
+      broken.push_back({{"separator"}, "expected one character, \\t, or whitespace (any run of blanks and tabs)"});
+    return broken;
   }
   static constexpr auto fields() {
     using config::field;
@@ -184,6 +187,7 @@ struct TableConfig {
         field<&C::label>("The column with the label, by name or by number from 1.",
                          config::required & config::non_empty),
         field<&C::label_type>("`class`: labels are names; `value`: they are numbers, for regression."),
+        field<&C::label_scaling>(text_help::label_scaling),
         field<&C::class_names>(
             "The classes' names, in the order of their numbers; empty takes those of the training rows, "
             "sorted (as numbers, where all are)."),

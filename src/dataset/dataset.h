@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dataset/config.h"
+#include "dataset/standardization.h"
 
 namespace trainctl::dataset {
 
@@ -32,6 +33,7 @@ struct SampleSpec {
   std::int64_t target_length = 0;  // tokens, of the longest target of a source; 0: samples have no such targets
   std::int64_t vocab_size = 0;     // of tokens
   Targets targets = Targets::labels;
+  Standardization labels{};                      // from which `values` were made; learned from the training samples
   std::vector<std::string> class_names{};        // empty: they have none
   double bytes_per_token = 0;                    // of the text's UTF-8, where that is known
   std::optional<PixelScaling> to_normalize{};    // batches hold bytes, and this is left for the device to do

@@ -46,6 +46,8 @@ SampleSpec spec_of(const std::string& description) {
     spec.class_names = json.at("class_names").get<std::vector<std::string>>();
     spec.class_counts = json.at("class_counts").get<std::vector<std::int64_t>>();
     spec.bytes_per_token = json.at("bytes_per_token").get<double>();
+    if (const auto labels = json.find("labels"); labels != json.end())
+      spec.labels = {.mean = labels->at("mean").get<double>(), .deviation = labels->at("deviation").get<double>()};
     if (const auto columns = json.find("columns"); columns != json.end())
       spec.table = std::make_shared<const TableEncoding>(encoding_of_text(columns->dump()));
     return spec;
@@ -82,6 +84,7 @@ std::string description_of(const SampleSpec& spec) {
                {"targets", name_of(spec.targets)},  {"class_names", spec.class_names},
                {"class_counts", spec.class_counts}, {"bytes_per_token", spec.bytes_per_token}};
   if (spec.target_length > 0) json["target_length"] = spec.target_length;
+  if (spec.labels != kAsTheyAre) json["labels"] = {{"mean", spec.labels.mean}, {"deviation", spec.labels.deviation}};
   if (spec.table != nullptr) json["columns"] = Json::parse(text_of_encoding(*spec.table));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -139,6 +139,8 @@ class Parts {
       if (spec.targets != spec_.targets) throw differs("targets");
       if (spec.class_names != spec_.class_names)
         throw differs("classes").hint("dataset.sources[…].labels can name them");
+      if (spec.labels != spec_.labels)
+        throw differs("labels' means or deviations").hint("dataset.sources[…].label_scaling: none");
       spec_.num_classes = std::max(spec_.num_classes, spec.num_classes);
       spec_.vocab_size = std::max(spec_.vocab_size, spec.vocab_size);
     }

@@ -250,6 +250,21 @@ struct LabelledText {
 
 enum class LabelType { class_, value };
 
+/// What becomes of labels that are values before a network learns them.
+enum class LabelScaling { none, standard };
+
+namespace text_help {
+inline constexpr std::string_view label_scaling =
+    "Of `label_type: value`. `standard`: the network learns each label less the mean of the training labels over their "
+    "standard deviation. Predictions, metrics but the loss, and exported graphs are in the labels' own units.";
+}
+
+/// Returns the rule that classes aren't scaled, if it is broken.
+inline std::vector<config::BrokenRule> broken_label_rules(LabelType type, LabelScaling scaling) {
+  if (type == LabelType::value || scaling == LabelScaling::none) return {};
+  return {{{"label_scaling", "label_type"}, "classes are not scaled; label_type: value takes numbers"}};
+}
+
 /// One label for each text, or pair of texts. Batches are padded to their longest text.
 struct TextClassificationConfig {
   static constexpr std::string_view kind = "text_classification";
@@ -262,6 +277,7 @@ struct TextClassificationConfig {
   std::string tokenizer;
   std::int64_t max_length = 128;
   LabelType label_type = LabelType::class_;
+  LabelScaling label_scaling = LabelScaling::none;
   std::vector<std::string> class_names;
   std::int64_t length_group_batches = 50;
   std::string cache_dir = ".cache/trainctl";
@@ -277,7 +293,8 @@ struct TextClassificationConfig {
             .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
             .unused_keys = unused_keys_of(train, eval, test),
             .test = {.has_own_set = test.has_value(), .kept_share = test_fraction},
-            .can_fold = true};
+            .can_fold = true,
+            .broken_rules = broken_label_rules(label_type, label_scaling)};
   }
   static constexpr auto fields() {
     using config::field;
@@ -296,6 +313,7 @@ struct TextClassificationConfig {
         field<&C::max_length>("Longer texts are cut to this many tokens, special ones included.",
                               config::between(2, 1 << 20)),
         field<&C::label_type>("`class`: labels are names; `value`: they are numbers, for regression."),
+        field<&C::label_scaling>(text_help::label_scaling),
         field<&C::class_names>(
             "The classes' names, in the order of their numbers; empty takes those of the training texts, "
             "sorted."),

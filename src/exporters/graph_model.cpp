@@ -74,7 +74,7 @@ std::unique_ptr<OpenedGraph> open(const fs::path& path) {
   return std::make_unique<OnnxGraphFile>(path);
 }
 
-/// A layer that is the whole network.
+/// A layer that is the whole network. It gives what the network gave: labels that the graph restores are standardized.
 class GraphLayer final : public model::SequenceLayer {
  public:
   GraphLayer(std::unique_ptr<OpenedGraph> graph, Signature signature)
@@ -82,7 +82,9 @@ class GraphLayer final : public model::SequenceLayer {
 
   at::Tensor compute(const at::Tensor& input, const model::SequenceContext& context) override {
     const model::ModelInput given{.values = input, .token_types = context.token_types, .key_mask = context.key_mask};
-    return graph_->run(signature_, graph_inputs(signature_, given));
+    const at::Tensor outputs = graph_->run(signature_, graph_inputs(signature_, given));
+    if (!signature_.restores_labels()) return outputs;
+    return outputs.to(at::kDouble).sub(signature_.labels.mean).div(signature_.labels.deviation);
   }
 
  private:

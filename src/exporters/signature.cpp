@@ -22,6 +22,7 @@ Signature signature_of(const model::NetworkConfig& network, const pretrained::Mo
                       " has two, of sources and of targets")
         .hint("trainctl export without --format writes what transformers reads; Optimum makes ONNX files of that");
   Signature signature;
+  signature.labels = facts.labels;
   if (facts.vocab_size > 0) {
     // Without a limit of positions, sequences may be longer than the training data's.
     signature.longest =

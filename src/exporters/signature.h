@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dataset/standardization.h"
 #include "model/config.h"
 #include "model/model.h"
 #include "pretrained/model_info.h"
@@ -32,7 +33,10 @@ struct Signature {
   std::string output = "logits";
   std::int64_t longest = 0;     // tokens that a sequence may have; 0: these are no sequences
   std::int64_t vocab_size = 0;  // ids are below this
+  /// The graph restores what the network gives standardized: its output is then in the labels' units, in fp64.
+  dataset::Standardization labels{};
   bool is_sequence() const { return longest > 0; }
+  bool restores_labels() const { return labels != dataset::kAsTheyAre; }
 };
 
 Signature signature_of(const model::NetworkConfig& network, const pretrained::ModelInfo& facts);

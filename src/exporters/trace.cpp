@@ -106,7 +106,9 @@ SizedGraph trace_at(model::Model& model, const Signature& signature, Module& mod
     const torch::jit::tracer::NoWarn quiet;
     std::vector<at::Tensor> tensors;
     for (const c10::IValue& value : given) tensors.push_back(value.toTensor());
-    return {model.forward(model_input(signature, tensors))};
+    const at::Tensor outputs = model.forward(model_input(signature, tensors));
+    if (!signature.restores_labels()) return {outputs};
+    return {outputs.to(at::kDouble).mul(signature.labels.deviation).add(signature.labels.mean)};
   };
   const auto no_name = [](const at::Tensor&) { return std::string(); };
   const auto traced = torch::jit::tracer::trace(std::move(inputs), forward, no_name, /*strict=*/true,

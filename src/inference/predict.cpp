@@ -112,9 +112,16 @@ class MaskedPixelAnswers final : public Answers {
 
 class ValueAnswers final : public Answers {
  public:
+  explicit ValueAnswers(dataset::Standardization labels) : labels_(labels) {}
+
   Json of(const at::Tensor& output, const PredictionInput&) const override {
-    return {{"value", rounded(output[0].item<double>())}};
+    const double value = output[0].item<double>();
+    // A mean that is far from 0 takes more digits than a float has.
+    return {{"value", labels_ == dataset::kAsTheyAre ? rounded(value) : labels_.restored(value)}};
   }
+
+ private:
+  dataset::Standardization labels_;
 };
 
 /// Word of the text between white space, in code points.
@@ -232,8 +239,8 @@ std::unique_ptr<Answers> answers(const task::MultiLabelClassificationConfig& con
 std::unique_ptr<Answers> answers(const task::SemanticSegmentationConfig&, AnswerOptions options) {
   return std::make_unique<MaskedPixelAnswers>(std::move(options));
 }
-std::unique_ptr<Answers> answers(const task::RegressionConfig&, const AnswerOptions&) {
-  return std::make_unique<ValueAnswers>();
+std::unique_ptr<Answers> answers(const task::RegressionConfig&, const AnswerOptions& options) {
+  return std::make_unique<ValueAnswers>(options.labels);
 }
 std::unique_ptr<Answers> answers(const task::PluggedTaskConfig& config, AnswerOptions options) {
   const task::TaskTraits& traits = config.interface().traits;
@@ -242,7 +249,7 @@ std::unique_ptr<Answers> answers(const task::PluggedTaskConfig& config, AnswerOp
     throw core::Error("task " + std::string(config.plugged_name()) +
                       " answers neither for a sample nor with next tokens, so predict can't show its answers");
   if (*traits.has_classes) return std::make_unique<ClassAnswers>(std::move(options));
-  return std::make_unique<ValueAnswers>();
+  return std::make_unique<ValueAnswers>(options.labels);
 }
 std::unique_ptr<Answers> answers(const task::TokenClassificationConfig&, AnswerOptions options) {
   return std::make_unique<TagAnswers>(std::move(options));

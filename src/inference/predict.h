@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "dataset/standardization.h"
 #include "model/model.h"
 #include "task/config.h"
 #include "tokenizer/tokenizer.h"
@@ -35,6 +36,7 @@ struct AnswerOptions {
   std::vector<std::string> class_names{};           // empty: numbers
   const tokenizer::Tokenizer* tokenizer = nullptr;  // of language models
   std::int64_t top = 5;                             // classes, or tokens, that are told
+  dataset::Standardization labels{};                // of values: those that the model learned
   /// Saves the mask of an image, uint8 [H, W], under a name made of the image's, and returns the file's path. Null:
   /// masks are not saved.
   std::function<std::string(const std::string& image, const at::Tensor& classes)> save_mask{};

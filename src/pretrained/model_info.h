@@ -17,8 +17,9 @@ struct ModelInfo {
   std::int64_t vocab_size = 0;                          // rows of the token embeddings; 0: there are none
   std::int64_t num_outputs = 0;                         // of a classifier; 0: there is none
   dataset::Targets targets = dataset::Targets::labels;  // of the data
-  std::vector<std::string> class_names = {};            // empty: they have none
-  std::vector<double> pixel_mean = {};                  // of images' normalisation, one for each channel; empty: none
+  dataset::Standardization labels = {};       // of targets that are values: what outputs are standardized with
+  std::vector<std::string> class_names = {};  // empty: they have none
+  std::vector<double> pixel_mean = {};        // of images' normalisation, one for each channel; empty: none
   std::vector<double> pixel_std = {};
   tokenizer::SpecialTokenIds roles = {};           // of the tokenizer
   std::optional<std::int64_t> decoder_start = {};  // token that a decoder begins with; none: that of padding

@@ -1,4 +1,5 @@
-// Regression of one number per sample, with the mean squared error.
+// Regression of one number per sample, with the mean squared error. The model's outputs and the batches' targets are
+// standardized if the labels are; metrics but the loss are in the labels' own units.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/mse_loss.h>
@@ -41,8 +42,8 @@ std::vector<double> host_values(const std::vector<at::Tensor>& parts) {
 
 class RegressionEvaluation final : public Evaluation {
  public:
-  RegressionEvaluation(model::Model& model, std::vector<RegressionMetric> metrics)
-      : model_(model), metrics_(std::move(metrics)) {}
+  RegressionEvaluation(model::Model& model, std::vector<RegressionMetric> metrics, dataset::Standardization labels)
+      : model_(model), metrics_(std::move(metrics)), labels_(labels) {}
 
   void add(const dataset::Batch& batch, const model::ModelInput& input) override {
     const at::NoGradGuard no_grad;
@@ -76,14 +77,14 @@ class RegressionEvaluation final : public Evaluation {
   std::string details() override { return ""; }
 
  private:
-  static double value_of(RegressionMetric metric, std::span<const double> predicted, std::span<const double> targets) {
+  double value_of(RegressionMetric metric, std::span<const double> predicted, std::span<const double> targets) const {
     switch (metric) {
       case RegressionMetric::mae:
-        return mean_absolute(predicted, targets);
+        return labels_.deviation * mean_absolute(predicted, targets);
       case RegressionMetric::mse:
-        return mean_square(predicted, targets);
+        return labels_.deviation * labels_.deviation * mean_square(predicted, targets);
       case RegressionMetric::rmse:
-        return std::sqrt(mean_square(predicted, targets));
+        return labels_.deviation * std::sqrt(mean_square(predicted, targets));
       case RegressionMetric::r2:
         return r2(predicted, targets);
       case RegressionMetric::pearson:
@@ -96,6 +97,7 @@ class RegressionEvaluation final : public Evaluation {
 
   model::Model& model_;
   std::vector<RegressionMetric> metrics_;
+  dataset::Standardization labels_;
   std::vector<at::Tensor> predicted_;  // [B] each, on the device
   std::vector<at::Tensor> targets_;
 };
@@ -112,7 +114,7 @@ class Regression final : public Task {
             .count = micro_batch.count};
   }
   std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
-    return std::make_unique<RegressionEvaluation>(model, chosen_metrics(config_, spec));
+    return std::make_unique<RegressionEvaluation>(model, chosen_metrics(config_, spec), spec.labels);
   }
 
  private:

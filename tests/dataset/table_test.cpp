@@ -106,6 +106,35 @@ TEST_CASE("missing cells are refused, dropped or filled with the mean", "[datase
   CHECK(values(filled.targets) == Floats{0.5, 1, 0});
 }
 
+TEST_CASE("labels are standardized by the training rows, in double precision", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const std::string train =
+      directory.write("t.csv", "a,label\n1,1000000000\n2,1000000001\n3,1000000002\n4,1000000003\n");
+  const std::string eval = directory.write("e.csv", "a,label\n5,1000000004\n");
+  const TableConfig table{
+      .train = {train}, .eval = {eval}, .label_type = LabelType::value, .label_scaling = LabelScaling::standard};
+  const Datasets data = build(config_of(table), {});
+  const SampleSpec& spec = data.train->spec();
+  CHECK(spec.labels.mean == 1000000001.5);
+  CHECK(spec.labels.deviation == Approx(std::sqrt(1.25)));
+  CHECK(data.eval->spec().labels == spec.labels);
+  const Batch rows = all(data);
+  for (std::int64_t i = 0; i < 4; ++i)
+    CHECK(spec.labels.restored(rows.targets[i].item<double>()) == Approx(1e9 + static_cast<double>(i)).margin(1e-6));
+  CHECK(data.eval->next()->targets[0].item<double>() == Approx(2.5 / std::sqrt(1.25)));
+  const auto described = described_datasets(description_of(spec), "").train->spec();
+  CHECK(described.labels == spec.labels);
+  // A trained model keeps its own.
+  const Datasets again = build(config_of({.train = {eval}, .label_type = LabelType::value}),
+                               {.trained = std::make_shared<const SampleSpec>(spec)});
+  CHECK(again.train->spec().labels == spec.labels);
+  const std::string equal = directory.write("c.csv", "a,label\n1,7\n2,7\n3,7\n");
+  const Datasets constant =
+      build(config_of({.train = {equal}, .label_type = LabelType::value, .label_scaling = LabelScaling::standard}), {});
+  CHECK(values(all(constant).targets) == Floats{0, 0, 0});
+  CHECK(constant.train->spec().labels == Standardization{.mean = 7, .deviation = 1});
+}
+
 TEST_CASE("a part of a table is kept for evaluation, and stays when rows are added", "[dataset]") {
   const TemporaryDirectory directory;
   std::string text = "a,label\n";

@@ -120,6 +120,20 @@ TEST_CASE("regression: squared errors, and correlations over all batches", "[tas
   CHECK(metrics[0].second == Approx((1 + 1 + 4 + 0 + 16) / 5.0));
   CHECK(metrics[1].second == Approx(0.8391609102).epsilon(1e-9));
   CHECK(metrics[2].second == Approx(0.7631578947).epsilon(1e-9));
+  dataset::SampleSpec standardized = spec;
+  standardized.labels = {.mean = 1e9, .deviation = 10};
+  const auto in_units = build(TaskConfig(RegressionConfig{.metrics = {RegressionMetric::mae, RegressionMetric::mse,
+                                                                      RegressionMetric::rmse, RegressionMetric::r2}}),
+                              standardized)
+                            ->evaluate(model, standardized);
+  in_units->add(batch({1, 2}, {2, 4}));
+  const Metrics told = in_units->metrics();
+  REQUIRE(told.size() == 5);
+  CHECK(told[0].second == Approx(2.5));  // the loss, of standardized labels
+  CHECK(told[1].second == Approx(15));
+  CHECK(told[2].second == Approx(250));
+  CHECK(told[3].second == Approx(std::sqrt(250)));
+  CHECK(told[4].second == Approx(1 - 5 / 2.0));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ pretrained::ModelInfo facts_of_run(const train::Run& run) {
   const dataset::SampleSpec& spec = run.data.train->spec();
   pretrained::ModelInfo facts = pretrained::model_info_of(*run.model, spec.input_shape);
   facts.targets = spec.targets;
+  facts.labels = spec.labels;
   facts.class_names = spec.class_names;
   add_normalisation(facts, run.experiment.dataset);
   return facts;

@@ -87,7 +87,9 @@ void load_published(train::Run& run, const std::string& path, std::vector<tracki
 /// Replaces the network by the exported file. The network's sizes give the signature of the file's inputs.
 void use_graph(CheckpointedRun& loaded) {
   train::Run& run = *loaded.run;
-  const pretrained::ModelInfo facts = pretrained::model_info_of(*run.model, run.data.train->spec().input_shape);
+  const dataset::SampleSpec& spec = run.data.train->spec();
+  pretrained::ModelInfo facts = pretrained::model_info_of(*run.model, spec.input_shape);
+  facts.labels = spec.labels;
   const exporters::Signature signature = exporters::signature_of(run.experiment.model.network, facts);
   loaded.replaced = std::exchange(run.model, exporters::open_graph(loaded.checkpoint, signature));
 }

@@ -321,7 +321,8 @@ std::optional<std::vector<std::string>> tensorrt_problems_of(const exporters::Mo
 }
 
 void tell_tensorrt(const std::vector<std::string>& problems) {
-  if (problems.empty()) std::printf("TensorRT: no known incompatibility; scripts/tensorrt.sh builds the engine\n");
+  if (problems.empty())
+    std::printf("TensorRT: no known incompatibility; scripts/tensorrt.sh builds the engine\n");
   for (const std::string& problem : problems) std::printf("TensorRT: %s\n", problem.c_str());
 }
 
@@ -352,6 +353,13 @@ std::int64_t num_outputs(const CheckpointedRun& loaded) {
   return loaded.run->model->forward(samples_of(*loaded.run).back()).size(-1);
 }
 
+/// Returns why files of weights can't stand for the model; none if they can.
+std::optional<std::string> obstacle_to_weights(const exporters::ModelCard& card) {
+  if (card.facts.labels == dataset::kAsTheyAre) return std::nullopt;
+  return "the network gives standardized labels (dataset.label_scaling), and files of weights have no place for their "
+         "mean and deviation";
+}
+
 /// Refuses a checkpoint that was exported already, and a layout of floats for a quantized one.
 void check_exportable(const CheckpointedRun& loaded, const exporters::ModelCard& card) {
   if (loaded.replaced != nullptr)
@@ -359,6 +367,8 @@ void check_exportable(const CheckpointedRun& loaded, const exporters::ModelCard&
   if (loaded.quantization != nullptr && graph_file_name(card.format) == nullptr)
     throw core::Error(loaded.checkpoint + " is quantized, and this layout is of floats")
         .hint("--format onnx, or export the checkpoint that isn't quantized; quantized.safetensors has the bytes");
+  if (const auto obstacle = obstacle_to_weights(card); obstacle && graph_file_name(card.format) == nullptr)
+    throw core::Error(*obstacle).hint("--format onnx or torchscript: the graph gives labels in their own units");
 }
 
 /// Tells the user, before anything is written, on which CPUs ONNX Runtime's results differ from the quantized model's.
@@ -374,7 +384,9 @@ void tell_saturation(const CheckpointedRun& loaded, const exporters::ModelCard& 
 /// Takes ONNX if the layout that trainctl chose can't express the network.
 void choose_expressible_format(exporters::ModelCard& card, const model::NetworkConfig& network) {
   if (graph_file_name(card.format) != nullptr) return;
-  if (const auto obstacle = pretrained::obstacle_to(layout_of(card.format), network, card.facts)) {
+  std::optional<std::string> obstacle = obstacle_to_weights(card);
+  if (!obstacle) obstacle = pretrained::obstacle_to(layout_of(card.format), network, card.facts);
+  if (obstacle) {
     core::log().info("exports ONNX: " + *obstacle);
     card.format = exporters::ArtefactFormat::onnx;
   }

@@ -135,8 +135,10 @@ std::shared_ptr<MaskFiles> mask_files_of(const cli::PredictOptions& options, con
 /// Returns what answers a batch by the outputs of the model, as the task says.
 AnswerBatch answer_by_outputs(train::Run& run, const tokenizer::Tokenizer* tokenizer,
                               const cli::PredictOptions& options) {
-  inference::AnswerOptions told{
-      .class_names = run.data.train->spec().class_names, .tokenizer = tokenizer, .top = options.top};
+  inference::AnswerOptions told{.class_names = run.data.train->spec().class_names,
+                                .tokenizer = tokenizer,
+                                .top = options.top,
+                                .labels = run.data.train->spec().labels};
   if (const std::shared_ptr<MaskFiles> files = mask_files_of(options, run.experiment.task))
     told.save_mask = [files](const std::string& image, const at::Tensor& classes) {
       return files->save(image, classes);

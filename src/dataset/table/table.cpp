@@ -69,7 +69,12 @@ class Table final : public RawSource {
       const std::int64_t one = target(index);
       of_targets.update(std::as_bytes(std::span(&one, 1)));
     }
-    return core::checksum("table " + text_of_encoding(*spec_.table) + of_values.digest() + of_targets.digest());
+    const std::string scaling = spec_.labels == kAsTheyAre
+                                    ? ""
+                                    : "label_scaling " + core::format_digits(spec_.labels.mean, 17) + " " +
+                                          core::format_digits(spec_.labels.deviation, 17);
+    return core::checksum("table " + text_of_encoding(*spec_.table) + scaling + of_values.digest() +
+                          of_targets.digest());
   }
   std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const override;
 
@@ -83,10 +88,10 @@ class Table final : public RawSource {
       values.push_back(map_.codes[i].empty() ? value : map_.codes[i][static_cast<std::size_t>(value)]);
     }
   }
-  /// Returns a class, or the bits of a double.
+  /// Returns a class, or the bits of a standardized label.
   std::int64_t target(std::int64_t index) const {
     const std::size_t row = rows_[static_cast<std::size_t>(index)];
-    return data_->classes.empty() ? std::bit_cast<std::int64_t>(data_->targets[row])
+    return data_->classes.empty() ? std::bit_cast<std::int64_t>(spec_.labels.standardized(data_->targets[row]))
                                   : classes_[static_cast<std::size_t>(data_->classes[row])];
   }
 
@@ -202,22 +207,38 @@ ColumnMap map_columns(const TableData& data, const TableEncoding& encoding) {
   return map;
 }
 
+/// What is learned from the training rows, and holds for all sets.
+struct Learned {
+  std::shared_ptr<const TableEncoding> encoding;
+  std::vector<std::string> class_names;
+  Standardization labels;
+};
+
+Standardization label_standardization(const TableConfig& config, const TableData& data,
+                                      const std::vector<std::size_t>& rows, const LoaderOptions& options) {
+  if (options.trained != nullptr) return options.trained->labels;
+  if (config.label_scaling == LabelScaling::none) return kAsTheyAre;
+  std::vector<double> labels;
+  for (const std::size_t row : rows) labels.push_back(data.targets[row]);
+  return standardization_of(labels);
+}
+
 std::unique_ptr<Source> make_source(const std::shared_ptr<const TableData>& data, const std::vector<std::size_t>& rows,
-                                    std::shared_ptr<const TableEncoding> encoding,
-                                    const std::vector<std::string>& names) {
+                                    const Learned& learned) {
   if (data->num_rows() > std::numeric_limits<std::uint32_t>::max())
     throw core::Error(data->paths.front() + ": " + core::format_count(data->num_rows()) +
                       " rows are too many; at most " + core::format_count(std::numeric_limits<std::uint32_t>::max()) +
                       " are read");
   SampleSpec spec;
-  spec.input_shape = {encoding->width()};
-  spec.num_classes = static_cast<std::int64_t>(names.size());
+  spec.input_shape = {learned.encoding->width()};
+  spec.num_classes = static_cast<std::int64_t>(learned.class_names.size());
   spec.targets = data->classes.empty() ? Targets::values : Targets::labels;
-  spec.class_names = names;
-  ColumnMap map = map_columns(*data, *encoding);
-  spec.table = std::move(encoding);
+  spec.class_names = learned.class_names;
+  spec.labels = learned.labels;
+  ColumnMap map = map_columns(*data, *learned.encoding);
+  spec.table = learned.encoding;
   return std::make_unique<Table>(data, std::vector<std::uint32_t>(rows.begin(), rows.end()), std::move(map),
-                                 classes_of(*data, rows, names), std::move(spec));
+                                 classes_of(*data, rows, learned.class_names), std::move(spec));
 }
 
 /// Returns the kinds of columns that the config states.
@@ -283,10 +304,12 @@ void tell_dropped(std::size_t num_used, const TableData& data, const char* set, 
 
 Sources build(const TableConfig& config, const LoaderOptions& options) {
   std::map<std::string, ColumnKind> known = stated_kinds(config);
-  const std::shared_ptr<const TableEncoding> learned = options.trained != nullptr ? options.trained->table : nullptr;
+  const std::shared_ptr<const TableEncoding> known_encoding =
+      options.trained != nullptr ? options.trained->table : nullptr;
   std::vector<std::string> features;  // empty: those of the config
   const bool divides = config.eval_fraction > 0 || config.test_fraction > 0 || options.fold;
-  for (const ColumnEncoding& column : learned != nullptr ? learned->columns : std::vector<ColumnEncoding>()) {
+  for (const ColumnEncoding& column :
+       known_encoding != nullptr ? known_encoding->columns : std::vector<ColumnEncoding>()) {
     known[column.name] = column.kind;
     if (!divides) features.push_back(column.name);  // rows are divided by the content of all columns
   }
@@ -295,10 +318,11 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
   const TableData& data = *shared;
   const auto [train, eval, test] = divided_rows(config, data, options.fold);
   tell_dropped(train.size() + eval.size() + test.size(), data, "dataset.train", options);
-  const std::shared_ptr<const TableEncoding> encoding =
-      learned != nullptr ? learned
-                         : std::make_shared<const TableEncoding>(learn_encoding(data, train, config, options.tell));
-  const std::vector<std::string> names = class_names(config, data, options);
+  const Learned learned{.encoding = known_encoding != nullptr ? known_encoding
+                                                              : std::make_shared<const TableEncoding>(
+                                                                    learn_encoding(data, train, config, options.tell)),
+                        .class_names = class_names(config, data, options),
+                        .labels = label_standardization(config, data, train, options)};
   const auto read_other = [&](const std::vector<std::string>& files, const char* key) {
     std::map<std::string, ColumnKind> kinds;
     for (std::size_t i = 0; i < data.num_features(); ++i) kinds[data.features[i]] = data.kinds[i];
@@ -306,12 +330,12 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
         read_set(config, files, key, std::move(kinds), options, data.features, data.label));
     const std::vector<std::size_t> used = usable_rows(*other, config.missing_values);
     tell_dropped(used.size(), *other, key, options);
-    return make_source(other, used, encoding, names);
+    return make_source(other, used, learned);
   };
   Sources sources;
-  sources.train = make_source(shared, train, encoding, names);
-  if (!eval.empty()) sources.eval = make_source(shared, eval, encoding, names);
-  if (!test.empty()) sources.test = make_source(shared, test, encoding, names);
+  sources.train = make_source(shared, train, learned);
+  if (!eval.empty()) sources.eval = make_source(shared, eval, learned);
+  if (!test.empty()) sources.test = make_source(shared, test, learned);
   if (!config.eval.empty()) sources.eval = read_other(config.eval, "dataset.eval");
   if (!config.test.empty() && options.evaluated == EvaluatedSet::test)
     sources.test = read_other(config.test, "dataset.test");

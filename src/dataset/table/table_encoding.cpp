@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/standardization.h"
 #include "dataset/table/table_data.h"
 
 namespace trainctl::dataset {
@@ -47,26 +48,19 @@ std::vector<double> present_values(const TableData& data, std::size_t column, co
 }
 
 void learn_scaling(const std::vector<double>& values, FeatureScaling scaling, ColumnEncoding& column) {
-  double largest = 0;
-  double sum = 0;
-  for (const double value : values) largest = std::max(largest, std::abs(value));
-  // A power of two, so that nothing is rounded: squares of very large or small numbers stay within a double.
-  const double unit = largest > 0 ? std::ldexp(1.0, std::ilogb(largest)) : 1.0;
-  for (const double value : values) sum += value / unit;
-  const double mean = sum / static_cast<double>(values.size());
-  double squares = 0;
-  for (const double value : values) squares += (value / unit - mean) * (value / unit - mean);
-  const double deviation = std::sqrt(squares / static_cast<double>(values.size()));
-  column.fill = mean * unit;
+  const Standardization learned = standardization_of(values);
+  column.fill = learned.mean;
   if (scaling == FeatureScaling::none && column.kind == ColumnKind::number) {
+    double largest = 0;
+    for (const double value : values) largest = std::max(largest, std::abs(value));
     if (largest > static_cast<double>(std::numeric_limits<float>::max()))
       throw core::Error("column '" + column.name + "' has numbers up to " + core::format_digits(largest, 3) +
                         ", too large to be inputs as they are")
           .hint("dataset.feature_scaling: standard scales them; dataset.features leaves the column out");
     return;
   }
-  column.mean = mean * unit;
-  if (deviation > 1e-12 * std::abs(mean) && deviation > 0) column.scale = 1 / deviation / unit;
+  column.mean = learned.mean;
+  column.scale = 1 / learned.deviation;
 }
 
 /// Removes values that are more than a bin's share of all from the sorted values, and returns each once. Quantiles of

@@ -15,9 +15,11 @@ namespace {
 
 class PaddedRowSource final : public RawSource {
  public:
-  /// `chosen`: the numbers of the rows that are samples.
-  PaddedRowSource(std::shared_ptr<const TokenStore> store, const PaddedRows& rows, std::vector<std::int64_t> chosen)
+  /// `chosen`: the numbers of the rows that are samples. `labels`: what the training rows' values say.
+  PaddedRowSource(std::shared_ptr<const TokenStore> store, const PaddedRows& rows, std::vector<std::int64_t> chosen,
+                  Standardization labels)
       : store_(std::move(store)), rows_(rows), chosen_(std::move(chosen)) {
+    spec_.labels = labels;
     spec_.input_shape = {rows_.max_length};
     spec_.input_dtype = at::kLong;
     spec_.class_names = store_->class_names();
@@ -46,7 +48,9 @@ class PaddedRowSource final : public RawSource {
     std::fill(types.begin(), types.end(), 0);
     if (has_token_labels()) return 0;
     store_->copy_types(begin, types.first(length));
-    return store_->target_of(row);
+    const std::int64_t target = store_->target_of(row);
+    if (rows_.targets != Targets::values) return target;
+    return std::bit_cast<std::int64_t>(spec_.labels.standardized(std::bit_cast<double>(target)));
   }
   std::vector<std::int64_t> labels() const override {
     std::vector<std::int64_t> all;
@@ -162,22 +166,32 @@ DividedSamples divided_store(const TokenStore& store, const PaddedRows& rows) {
   return divide(hashes, labels, rows.split, "text");
 }
 
+/// Returns what the training rows' labels are standardized with.
+Standardization label_standardization(const TokenStore& store, const PaddedRows& rows,
+                                      const std::vector<std::int64_t>& chosen) {
+  if (rows.known_labels) return *rows.known_labels;
+  if (rows.label_scaling == LabelScaling::none) return kAsTheyAre;
+  std::vector<double> labels;
+  for (const std::int64_t row : chosen) labels.push_back(std::bit_cast<double>(store.target_of(row)));
+  return standardization_of(labels);
+}
+
 }  // namespace
 
 Sources padded_sources(const PreparedStores& stores, const PaddedRows& rows) {
+  DividedSamples parts;
+  if (rows.split.divides())
+    parts = divided_store(*stores.train.store, rows);
+  else
+    parts.train = all_rows(*stores.train.store);
+  const Standardization labels = label_standardization(*stores.train.store, rows, parts.train);
   const auto source = [&](const PreparedStore& prepared, std::vector<std::int64_t> chosen) -> std::unique_ptr<Source> {
     if (chosen.empty()) return nullptr;
-    return std::make_unique<PaddedRowSource>(prepared.store, rows, std::move(chosen));
+    return std::make_unique<PaddedRowSource>(prepared.store, rows, std::move(chosen), labels);
   };
-  Sources sources;
-  if (rows.split.divides()) {
-    DividedSamples parts = divided_store(*stores.train.store, rows);
-    sources = {.train = source(stores.train, std::move(parts.train)),
-               .eval = source(stores.train, std::move(parts.eval)),
-               .test = source(stores.train, std::move(parts.test))};
-  } else {
-    sources.train = source(stores.train, all_rows(*stores.train.store));
-  }
+  Sources sources{.train = source(stores.train, std::move(parts.train)),
+                  .eval = source(stores.train, std::move(parts.eval)),
+                  .test = source(stores.train, std::move(parts.test))};
   if (stores.eval) sources.eval = source(*stores.eval, all_rows(*stores.eval->store));
   if (stores.test) sources.test = source(*stores.test, all_rows(*stores.test->store));
   return sources;

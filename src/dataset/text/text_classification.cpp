@@ -159,14 +159,17 @@ Sources build(const TextClassificationConfig& asked, const LoaderOptions& option
     config.class_names = options.trained->class_names;
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   const PreparedStores stores = prepare_stores(config, *tokenizer, prepare_options(options));
-  return padded_sources(stores, {.max_length = config.max_length,
-                                 .vocab_size = tokenizer->vocab_size(),
-                                 .pad = tokenizer->roles().pad.value_or(0),
-                                 .targets = config.label_type == LabelType::value ? Targets::values : Targets::labels,
-                                 .split = {.eval_fraction = config.eval_fraction,
-                                           .test_fraction = config.test_fraction,
-                                           .seed = static_cast<std::uint64_t>(config.split_seed),
-                                           .fold = options.fold}});
+  return padded_sources(
+      stores, {.max_length = config.max_length,
+               .vocab_size = tokenizer->vocab_size(),
+               .pad = tokenizer->roles().pad.value_or(0),
+               .targets = config.label_type == LabelType::value ? Targets::values : Targets::labels,
+               .label_scaling = config.label_scaling,
+               .known_labels = options.trained == nullptr ? std::nullopt : std::optional(options.trained->labels),
+               .split = {.eval_fraction = config.eval_fraction,
+                         .test_fraction = config.test_fraction,
+                         .seed = static_cast<std::uint64_t>(config.split_seed),
+                         .fold = options.fold}});
 }
 
 }  // namespace trainctl::dataset

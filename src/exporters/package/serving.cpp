@@ -55,7 +55,8 @@ std::string triton_config(const ServedModel& served) {
             "\"\n    data_type: " + (input.dtype == at::kLong ? "TYPE_INT64" : "TYPE_FP32") +
             "\n    dims: " + dims_of(input.shape) + "\n  }\n]\n";
   text += "output [\n  {\n    name: \"" + card.signature.output +
-          "\"\n    data_type: TYPE_FP32\n    dims: " + dims_of(output_shape(card)) + "\n";
+          "\"\n    data_type: " + (card.signature.restores_labels() ? "TYPE_FP64" : "TYPE_FP32") +
+          "\n    dims: " + dims_of(output_shape(card)) + "\n";
   if (!card.facts.class_names.empty()) text += "    label_filename: \"labels.txt\"\n";
   return text + "  }\n]\ndynamic_batching { }\n";
 }

@@ -143,7 +143,7 @@ class Handler:
 
     def answers(self, inputs):
         with torch.no_grad():
-            outputs = self.module(*[tensor.to(self.device) for tensor in self.batch_of(inputs)]).float().cpu()
+            outputs = self.module(*[tensor.to(self.device) for tensor in self.batch_of(inputs)]).cpu()
         return [self.answer(output, given) for output, given in zip(outputs, inputs)]
 
     def answer(self, output, given):

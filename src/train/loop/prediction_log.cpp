@@ -20,6 +20,7 @@ ordered_json number_or_null(double value) {
 PredictionLog::PredictionLog(const dataset::SampleSpec& spec, tracking::Sink& sink, ShowSample show, core::Clock clock)
     : targets_(spec.targets),
       class_names_(spec.class_names),
+      labels_(spec.labels),
       sink_(sink),
       show_(std::move(show)),
       clock_(std::move(clock)) {}
@@ -53,8 +54,8 @@ ordered_json PredictionLog::record_of(const task::Example& example) const {
     record["prediction"] = class_of(example.answer);
     record["score"] = number_or_null(example.score);
   } else if (targets_ == dataset::Targets::values) {
-    record["label"] = number_or_null(example.target);
-    record["prediction"] = number_or_null(example.answer);
+    record["label"] = number_or_null(labels_.restored(example.target));
+    record["prediction"] = number_or_null(labels_.restored(example.answer));
   }
   if (!show_) return record;
   try {

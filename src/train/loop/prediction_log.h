@@ -37,6 +37,7 @@ class PredictionLog {
 
   dataset::Targets targets_;
   std::vector<std::string> class_names_;
+  dataset::Standardization labels_;
   tracking::Sink& sink_;
   ShowSample show_;
   std::int64_t step_ = 0;
