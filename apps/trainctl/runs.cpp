@@ -135,13 +135,15 @@ int clean(CleanOptions options) {
     std::printf("%s %s (%s, %s)\n", options.yes ? "removes" : "would remove", removal.path.c_str(),
                 removal.reason.c_str(), core::format_bytes(static_cast<double>(removal.bytes)).c_str());
   }
+  warn(plan.damaged);
+  const int done = plan.damaged.empty() ? core::kExitDone : core::kExitFailed;
   for (const std::string& kept : plan.kept) std::printf("keeps %s\n", kept.c_str());
   const std::string directories = plan.removals.size() == 1 ? " directory, " : " directories, ";
   if (plan.removals.empty() || !options.yes) {
     std::printf("%s%s%s%s\n", core::format_count(plan.removals.size()).c_str(), directories.c_str(),
                 core::format_bytes(static_cast<double>(bytes)).c_str(),
                 plan.removals.empty() ? "" : "; nothing is removed yet, --yes removes them");
-    return core::kExitDone;
+    return done;
   }
   std::fflush(stdout);
   const runs::CleanResult result = runs::clean(plan, options.select.directory);
@@ -149,7 +151,7 @@ int clean(CleanOptions options) {
   std::printf("removed %s%s%s\n", core::format_count(result.num_removed).c_str(),
               result.num_removed == 1 ? " directory, " : " directories, ",
               core::format_bytes(static_cast<double>(result.bytes)).c_str());
-  return result.problems.empty() ? core::kExitDone : core::kExitFailed;
+  return result.problems.empty() ? done : core::kExitFailed;
 }
 
 using Chosen = std::shared_ptr<Action>;

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "runs/checkpoint_damage.h"
 #include "runs/run_entry.h"
 #include "runs/run_lock.h"
 
@@ -64,12 +65,35 @@ std::set<std::string> kept_steps(const fs::path& checkpoints, const RunEntry& ru
   return names;
 }
 
+/// Adds the newest sound checkpoint if one that stays is damaged. Returns whether any sound one stays.
+bool keep_sound(const fs::path& checkpoints, const std::vector<std::string>& steps, std::set<std::string>& stay,
+                std::vector<std::string>& damaged) {
+  std::size_t num_damaged = 0;
+  for (const std::string& step : stay)
+    if (std::string damage = checkpoint_damage(checkpoints / step); !damage.empty()) {
+      damaged.push_back(std::move(damage));
+      ++num_damaged;
+    }
+  if (num_damaged == 0) return true;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step)
+    if (!stay.contains(*step) && checkpoint_damage(checkpoints / *step).empty()) {
+      stay.insert(*step);
+      return true;
+    }
+  return num_damaged < stay.size();
+}
+
 void plan_checkpoints(const RunEntry& run, KeptCheckpoint kept, CleanPlan& plan) {
   const fs::path checkpoints = run.path / "checkpoints";
   if (!is_directory_itself(checkpoints)) return;
   const std::vector<std::string> steps = steps_of(checkpoints);
   if (steps.empty()) return;
-  const std::set<std::string> stay = kept_steps(checkpoints, run, kept, steps);
+  std::set<std::string> stay = kept_steps(checkpoints, run, kept, steps);
+  if (stay.size() == steps.size()) return;
+  if (!keep_sound(checkpoints, steps, stay, plan.damaged)) {
+    plan.kept.push_back(checkpoints.string() + ": none of its checkpoints is sound");
+    return;
+  }
   for (const std::string& step : steps) {
     if (stay.contains(step)) continue;
     std::vector<std::string> unread;

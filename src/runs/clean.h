@@ -34,11 +34,12 @@ struct Removal {
 
 struct CleanPlan {
   std::vector<Removal> removals;
-  std::vector<std::string> kept;  // runs that stay though a rule takes them, with the reason
+  std::vector<std::string> kept;     // what stays though a rule takes it, with the reason
+  std::vector<std::string> damaged;  // what is wrong with checkpoints that stay
 };
 
 /// Returns what the rules remove of these runs. A run that has not finished keeps its newest checkpoint, from which it
-/// goes on.
+/// goes on. The checkpoints that stay are read: beside a damaged one, the newest sound one stays.
 CleanPlan plan_clean(const std::vector<RunEntry>& runs, const CleanRules& rules);
 
 struct CleanResult {

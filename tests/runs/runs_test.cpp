@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "runs/clean.h"
 #include "support/temporary_directory.h"
 
@@ -32,8 +33,16 @@ class Runs {
     return directory_.path() / name;
   }
   void add_step(const fs::path& run, const std::string& step) const {
-    directory_.write(fs::relative(run, directory_.path()).string() + "/checkpoints/" + step + "/manifest.json",
-                     std::string(1000, 'x'));
+    const std::string to = fs::relative(run, directory_.path()).string() + "/checkpoints/" + step;
+    const std::string weights(1000, 'x');
+    nlohmann::json manifest = {{"format", "trainctl checkpoint"}, {"version", 3}};
+    manifest["files"]["model.safetensors"] = {
+        {"size", 1000},
+        {"chunk", 600},
+        {"checksums", {core::checksum(weights.substr(0, 600)), core::checksum(weights.substr(600))}}};
+    manifest["checksum"] = core::checksum(manifest.dump());
+    directory_.write(to + "/model.safetensors", weights);
+    directory_.write(to + "/manifest.json", manifest.dump());
   }
   const fs::path& root() const { return directory_.path(); }
   const testing::TemporaryDirectory& directory() const { return directory_; }
@@ -150,6 +159,26 @@ TEST_CASE("a clean removes what its rules name, and only when it is asked to", "
   CHECK(fs::exists(finished / "checkpoints/latest"));  // names one that is there
   CHECK(fs::exists(unfinished / "checkpoints/step_00000030"));
   CHECK_FALSE(fs::exists(unfinished / "checkpoints/step_00000020"));
+}
+
+TEST_CASE("a clean that keeps a damaged checkpoint keeps the newest sound one, too", "[runs][regression]") {
+  const Runs runs;
+  const fs::path run = runs.write("a/20261126T101500Z-1", kStep, kFinished);
+  for (const char* step : {"step_00000010", "step_00000020", "step_00000030"}) runs.add_step(run, step);
+  const std::string weights = "a/20261126T101500Z-1/checkpoints/step_00000030/model.safetensors";
+  for (const std::string& damage : {std::string(1000, 'y'), std::string(999, 'x'), std::string(900, 'x') + "y"}) {
+    runs.directory().write(weights, damage);
+    const CleanPlan plan = plan_clean(list_runs(runs.root()).runs, {.checkpoints = KeptCheckpoint::newest});
+    REQUIRE(plan.damaged.size() == 1);
+    CHECK_THAT(plan.damaged[0], Catch::Contains("step_00000030/model.safetensors is damaged"));
+    REQUIRE(plan.removals.size() == 1);
+    CHECK(plan.removals[0].path.filename() == "step_00000010");
+  }
+  for (const char* step : {"step_00000010", "step_00000020"}) fs::remove(run / "checkpoints" / step / "manifest.json");
+  const CleanPlan plan = plan_clean(list_runs(runs.root()).runs, {.checkpoints = KeptCheckpoint::newest});
+  CHECK(plan.removals.empty());
+  REQUIRE(plan.kept.size() == 1);
+  CHECK_THAT(plan.kept[0], Catch::Contains("none of its checkpoints is sound"));
 }
 
 TEST_CASE("a clean touches no run that a process trains", "[runs]") {
