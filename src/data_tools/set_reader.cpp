@@ -13,8 +13,11 @@ ReadSample read_file(const dataset::EncodedImageSource& source, std::int64_t ind
   std::vector<std::byte> buffer;
   std::string name;
   const dataset::EncodedSample encoded = source.read(index, buffer, name);
-  ReadSample sample{.bytes = static_cast<std::int64_t>(encoded.image.bytes.size()),
-                    .image = dataset::decode(encoded.image)};
+  ReadSample sample{.bytes = static_cast<std::int64_t>(encoded.image.bytes.size()), .image = dataset::Image()};
+  dataset::Decoder decoder;
+  const dataset::ImageInfo info = decoder.open(encoded.image);
+  decoder.read({.region = {.height = info.height, .width = info.width}}, *sample.image);
+  sample.is_turned = info.orientation != 1;
   if (source.spec().targets == dataset::Targets::label_sets) {
     const std::span<const std::int64_t> labels = source.label_set(index);
     sample.labels.assign(labels.begin(), labels.end());

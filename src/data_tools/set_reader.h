@@ -16,6 +16,7 @@ struct ReadSample {
   std::vector<std::int64_t> labels{};     // one, or those of a sample that has several; none: not known
   std::int64_t bytes = 0;                 // as stored
   std::optional<dataset::Image> image{};  // of images: decoded
+  bool is_turned = false;                 // EXIF says that the image is stored turned or mirrored
 };
 
 class SetReader {

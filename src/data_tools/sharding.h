@@ -55,6 +55,7 @@ struct Fault {
 struct VerifyReport {
   std::int64_t samples = 0;
   std::int64_t shards = 0;  // whose checksums were compared
+  std::int64_t turned = 0;  // images that EXIF says are stored turned or mirrored; they are read as they are stored
   std::vector<Fault> faults;
   double seconds = 0;
 };
@@ -76,6 +77,7 @@ struct SetStatistics {
   std::vector<std::int64_t> class_counts;  // of the samples read
   std::int64_t read = 0;
   std::int64_t bad = 0;
+  std::int64_t turned = 0;               // as in VerifyReport
   double bytes = 0;                      // mean of a stored sample
   std::array<std::int64_t, 3> width{};   // smallest, median, largest
   std::array<std::int64_t, 3> height{};  // images only

@@ -23,6 +23,7 @@ struct Sums {
   std::vector<std::int64_t> heights{};
   std::int64_t read = 0;
   std::int64_t bad = 0;
+  std::int64_t turned = 0;
   std::int64_t bytes = 0;
   std::int64_t pixels = 0;
   std::vector<std::uint64_t> sum{};      // by channel
@@ -60,7 +61,7 @@ struct Sums {
     add_each(squares, more.squares);
     widths.insert(widths.end(), more.widths.begin(), more.widths.end());
     heights.insert(heights.end(), more.heights.begin(), more.heights.end());
-    read += more.read, bad += more.bad, bytes += more.bytes, pixels += more.pixels;
+    read += more.read, bad += more.bad, turned += more.turned, bytes += more.bytes, pixels += more.pixels;
   }
 };
 
@@ -75,6 +76,7 @@ SetStatistics finish(Sums sums, const dataset::Source& source, std::string part)
   set.class_counts = std::move(sums.class_counts);
   set.read = sums.read;
   set.bad = sums.bad;
+  set.turned = sums.turned;
   set.bytes = sums.read > 0 ? static_cast<double>(sums.bytes) / static_cast<double>(sums.read) : 0;
   set.width = range_of(std::move(sums.widths));
   set.height = range_of(std::move(sums.heights));
@@ -103,6 +105,7 @@ SetStatistics statistics_of(const dataset::Source& source, const std::string& pa
             reader.read(static_cast<std::int64_t>(static_cast<__int128>(i) * source.size() / count));
         ++sums.read;
         sums.bytes += sample.bytes;
+        sums.turned += sample.is_turned ? 1 : 0;
         if (sample.image) sums.add_pixels(*sample.image);
         if (labelled) sums.add_labels(sample.labels);
       } catch (const core::Error&) {

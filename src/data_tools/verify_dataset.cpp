@@ -1,5 +1,6 @@
 // Reading all there is, to know before a run what a run would find out.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -62,14 +63,16 @@ class Verifier {
 
   void check_samples(const dataset::Source& source) {
     const SetReader reader(source);
+    std::atomic<std::int64_t> turned = 0;
     dataset::for_each_in_parallel(source.size(), threads_, [&](std::int64_t i) {
       try {
-        reader.read(i);
+        if (reader.read(i).is_turned) ++turned;
       } catch (const std::exception& error) {
         add(reader.name(i), error.what());
       }
     });
     report_.samples += source.size();
+    report_.turned += turned;
   }
 
   void add(const std::string& name, const std::string& what) {

@@ -92,6 +92,19 @@ class ImageFolder(unittest.TestCase):
         self.assertEqual(sum(counts), 40)
         self.assertEqual((float(found[2]), float(found[4])), tuple(round(count / 0.4, 1) for count in counts))
 
+    def test_images_that_are_stored_turned_are_told(self):
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        for name in ("sea", "wood"):
+            path = next((self.root / f"photos/{name}").rglob("*.jpg"))
+            Image.open(path).save(path, exif=exif)
+        for command in ("stats", "verify"):
+            told = run("data", command, self.config)
+            self.assertEqual(told.returncode, 0, told.stderr)
+            self.assertRegex(told.stdout, r"images? (is|are) stored turned or mirrored \(EXIF orientation\)")
+            document = json.loads(run("data", command, self.config, "--json").stdout)
+            self.assertEqual(sum(part["turned"] for part in (document["sets"] if command == "stats" else [document])), 2)
+
     def test_the_loader_is_measured_alone(self):
         result = run("data", "bench", self.config, "--seconds", "0.5", "--warmup", "0.2", "--json")
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -29,6 +29,7 @@ void print_progress(const std::string& text) {
 Json as_json(const data_tools::SetStatistics& set) {
   Json json = {
       {"part", set.part}, {"samples", set.samples}, {"read", set.read}, {"bad", set.bad}, {"mean_bytes", set.bytes}};
+  if (set.width[2] > 0) json["turned"] = set.turned;
   if (!set.class_counts.empty()) json["class_counts"] = set.class_counts;
   if (set.width[2] > 0) {
     json["width"] = {{"min", set.width[0]}, {"median", set.width[1]}, {"max", set.width[2]}};
@@ -39,6 +40,13 @@ Json as_json(const data_tools::SetStatistics& set) {
     json["std"] = set.std;
   }
   return json;
+}
+
+/// Tells of images whose EXIF orientation is not applied.
+void print_turned(const char* indent, std::int64_t turned) {
+  if (turned > 0)
+    std::printf("%s%s %s stored turned or mirrored (EXIF orientation), and read so; exiftran -ai turns them\n",
+                indent, core::format_count(turned).c_str(), turned == 1 ? "image is" : "images are");
 }
 
 void print_numbers(const char* name, const std::vector<double>& values) {
@@ -57,18 +65,21 @@ void print_table(const data_tools::SetStatistics& set, const std::vector<std::st
                 core::format_count(set.height[0]).c_str(), core::format_count(set.width[2]).c_str(),
                 core::format_count(set.height[2]).c_str(), core::format_count(set.width[1]).c_str(),
                 core::format_count(set.height[1]).c_str());
+  print_turned("  ", set.turned);
   if (!set.mean.empty()) print_numbers("mean", set.mean), print_numbers("std", set.std);
   if (!set.class_counts.empty())
-    std::printf("  %s classes%s\n", core::format_count(set.class_counts.size()).c_str(), set.counted_in().c_str());
+    std::printf("  %s classes%s\n", core::format_count(set.class_counts.size()).c_str(),
+                set.counted_in().c_str());
   for (std::size_t i = 0; i < set.class_counts.size() && i < kMostClassesShown; ++i)
-    std::printf(
-        "    %-16s %8s  %6s\n", i < class_names.size() ? class_names[i].c_str() : std::to_string(i).c_str(),
+    core::print(
+        stdout, "    %-16s %8s  %6s\n", i < class_names.size() ? class_names[i].c_str() : std::to_string(i).c_str(),
         core::format_count(set.class_counts[i]).c_str(),
         core::format_percent(
             static_cast<double>(set.class_counts[i]) / static_cast<double>(std::max<std::int64_t>(1, set.read)), 1)
             .c_str());
   if (set.class_counts.size() > kMostClassesShown)
-    std::printf("  and %zu more classes (--json or --html has them)\n", set.class_counts.size() - kMostClassesShown);
+    std::printf("  and %zu more classes (--json or --html has them)\n",
+                set.class_counts.size() - kMostClassesShown);
 }
 
 }  // namespace
@@ -107,15 +118,19 @@ int run_data_verify(const cli::EngineCall& call) {
     Json faults = Json::array();
     for (const data_tools::Fault& fault : report.faults)
       faults.push_back({{"name", fault.name}, {"problem", fault.what}});
-    print_json(
-        {{"samples", report.samples}, {"shards", report.shards}, {"faults", faults}, {"seconds", report.seconds}});
+    print_json({{"samples", report.samples},
+                {"shards", report.shards},
+                {"turned", report.turned},
+                {"faults", faults},
+                {"seconds", report.seconds}});
   } else {
     for (std::size_t i = 0; i < report.faults.size() && i < kMostFaultsShown; ++i)
       std::printf("%s: %s\n", report.faults[i].name.c_str(), report.faults[i].what.c_str());
     if (report.faults.size() > kMostFaultsShown)
       std::printf("and %zu more (--json lists them)\n", report.faults.size() - kMostFaultsShown);
-    std::printf(
-        "%s samples read, %s shards compared in %s: %s\n", core::format_count(report.samples).c_str(),
+    print_turned("", report.turned);
+    core::print(
+        stdout, "%s samples read, %s shards compared in %s: %s\n", core::format_count(report.samples).c_str(),
         core::format_count(report.shards).c_str(), core::format_duration(report.seconds).c_str(),
         report.faults.empty()
             ? "all well"
