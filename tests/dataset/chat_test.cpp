@@ -124,6 +124,110 @@ TEST_CASE("a row that is no conversation is an error with its place", "[dataset]
   CHECK_THAT(error_of(config, "{"), Contains("chat.jsonl:7: not JSON"));
 }
 
+TEST_CASE("what a row says beside its turns is seen by the template", "[dataset]") {
+  const TemporaryDirectory directory;
+  const ChatConfig config = chat_config(directory, kOwnChatMl, "");
+  const auto text = [](const ChatConfig& how, const std::string& row) {
+    return mark_conversation(ChatFormat(how), read_conversation(row, how.train, "chat.jsonl:1")).text;
+  };
+  const std::string turns = R"("conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}])";
+  CHECK(text(config, R"({"system": "S", )" + turns + "}") ==
+        text(config, row_of({{"system", "S"}, {"user", "a"}, {"assistant", "b"}})));
+  CHECK(text(config, R"({"system": "", "id": 3, "prompt_id": "x", "images": [], "prompt": "a", )" + turns + "}") ==
+        text(config, row_of({{"user", "a"}, {"assistant", "b"}})));
+  CHECK(text(config, R"({"system": "S", "messages": [{"role": "system", "content": "S"}, {"role": "user", "content":
+        "a"}, {"role": "assistant", "content": "b"}]})") ==
+        text(config, row_of({{"system", "S"}, {"user", "a"}, {"assistant", "b"}})));
+  const ChatConfig with_tools = chat_config(
+      directory, std::string("{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}") + kOwnChatMl, "");
+  for (const char* tools : {R"([{"type": "function", "function": {"name": "now"}}])",
+                            R"("[{\"type\": \"function\", \"function\": {\"name\": \"now\"}}]")"})
+    CHECK_THAT(text(with_tools, R"({"tools": )" + std::string(tools) + ", " + turns + "}"),
+               Catch::StartsWith("[now]<"));
+  const ChatConfig thinks = chat_config(directory, std::string("{{ 'T' if enable_thinking }}") + kOwnChatMl, "");
+  CHECK_THAT(text(thinks, R"({"chat_template_kwargs": {"enable_thinking": true}, )" + turns + "}"),
+             Catch::StartsWith("T<"));
+}
+
+TEST_CASE("a turn that the row excludes isn't learned", "[dataset]") {
+  const TemporaryDirectory directory;
+  ChatConfig config = chat_config(directory, kOwnChatMl, "");
+  const auto row = [](const std::string& mark, const std::string& other) {
+    return R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", )" + mark +
+           R"(}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d", )" + other + "}]}";
+  };
+  CHECK(learned(config, row(R"("weight": 0)", R"("weight": 1)")) == Strings{"d<|im_end|>"});
+  CHECK(learned(config, row(R"("train": true)", R"("train": false)")) == Strings{"b<|im_end|>"});
+  CHECK(learned(config, row(R"("loss": false)", R"("loss": null)")) == Strings{"d<|im_end|>"});
+  CHECK(learned(chat_config(directory, kBlocks, ""), row(R"("weight": 0)", R"("weight": 1.0)")) == Strings{"d</s>"});
+  CHECK_THAT(error_of(config, row(R"("weight": 0.5)", R"("weight": 1)")),
+             Contains("chat.jsonl:7: turn 2: `weight` is 0.5; expected 0 or 1"));
+  CHECK_THAT(error_of(config, row(R"("weight": 0)", R"("train": false)")),
+             Contains("chat.jsonl:7: turn 4: the row excludes each turn"));
+  CHECK_THAT(error_of(config, R"({"messages": [{"role": "user", "content": "a", "train": true},
+                                 {"role": "assistant", "content": "b"}]})"),
+             Contains("chat.jsonl:7: turn 1: `train` is true, and only the assistant's turns are learned"));
+  config.loss_on = LossOn::all;
+  CHECK_THAT(error_of(config, row(R"("weight": 0)", R"("weight": 1)")), Contains("turn 2") && Contains("loss_on"));
+}
+
+TEST_CASE("a member that would be lost is refused at its line", "[dataset]") {
+  const TemporaryDirectory directory;
+  const ChatConfig config = chat_config(directory, kOwnChatMl, "");
+  const std::string turns = R"("messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  for (const char* member :
+       {R"("system_prompt": "S")", R"("functions": [{"name": "now"}])", R"("documents": [{"text": "d"}])",
+        R"("label": false)", R"("weight": 0)", R"("images": ["a.png"])", R"("parallel_tool_calls": false)",
+        R"("conversations": [{"from": "human", "value": "c"}])", R"("completion": "c")",
+        R"("history": [["c", "d"]])"}) {
+    const std::string name = std::string(member).substr(1, std::string(member).find('"', 1) - 1);
+    CHECK_THAT(error_of(config, "{" + std::string(member) + ", " + turns + "}"),
+               Contains("chat.jsonl:7: the member `" + name + "` isn't read"));
+  }
+  CHECK_THAT(error_of(config, R"({"system": "S", "messages": [{"role": "system", "content": "T"}, {"role": "user",
+                              "content": "a"}, {"role": "assistant", "content": "b"}]})"),
+             Contains("chat.jsonl:7: `system` differs from the system's turn"));
+  CHECK_THAT(error_of(config, R"({"tools": [{"type": "function"}], )" + turns + "}"),
+             Contains("chat.jsonl:7: the template doesn't print `tools`"));
+  CHECK_THAT(error_of(config, R"({"tools": "now", )" + turns + "}"), Contains("`tools` should be a list of objects"));
+  CHECK_THAT(error_of(config, R"({"chat_template_kwargs": {"enable_thinking": false}, )" + turns + "}"),
+             Contains("doesn't read `enable_thinking`"));
+  for (const char* member :
+       {R"("reasoning_content": "r")", R"("tool_calls": [{"type": "function"}])", R"("function_call": {"name": "f"})",
+        R"("train_detail": [{"begin_offset": 0}])", R"("name": "Ann")", R"("thinking": "t")"}) {
+    const std::string name = std::string(member).substr(1, std::string(member).find('"', 1) - 1);
+    CHECK_THAT(error_of(config, R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b",
+                                )" + std::string(member) +
+                                    "}]}"),
+               Contains("chat.jsonl:7: turn 2: the template doesn't print the member `" + name + "`"));
+  }
+  CHECK_THAT(error_of(config, R"({"conversations": [{"from": "human", "value": "a"}, {"from": "function_call",
+                              "value": "{}"}]})"),
+             Contains("chat.jsonl:7: turn 2: `from` is 'function_call'"));
+  CHECK_THAT(error_of(config, R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]},
+                              {"role": "assistant", "content": "b"}]})"),
+             Contains("chat.jsonl:7: turn 1: a part of `content` is no text: type \"image_url\""));
+  const ChatConfig plain =
+      chat_config(directory,
+                  "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}"
+                  "<assistant>{% endif %}",
+                  "");
+  CHECK_THAT(error_of(plain, R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]},
+                             {"role": "assistant", "content": "b"}]})"),
+             Contains("chat.jsonl:7: turn 1: the template prints this list of texts as Python's list"));
+}
+
+TEST_CASE("a prompt that the completion repeats is an error", "[dataset]") {
+  const TemporaryDirectory directory;
+  const ChatConfig config = chat_config(directory, kOwnChatMl, "");
+  const std::string whole = R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  CHECK(learned(config, R"({"prompt": "a", "completion": )" + whole + "}") == Strings{"b<|im_end|>"});
+  CHECK_THAT(error_of(config, R"({"prompt": [{"content": "a", "role": "user"}], "completion": )" + whole + "}"),
+             Contains("chat.jsonl:7: `completion` begins with a turn of `prompt`"));
+  CHECK_THAT(error_of(config, R"({"prompt": "c", "completion": )" + whole + "}"),
+             Contains("chat.jsonl:7: `completion` is a conversation, and `prompt` isn't a turn"));
+}
+
 TEST_CASE("a mask of nothing or of everything names the row and the template's line", "[dataset]") {
   const TemporaryDirectory directory;
   const std::string row = row_of({{"user", "a"}, {"assistant", "b"}});

@@ -70,6 +70,28 @@ TEST_CASE("pairs are read with a prompt of their own, or from two conversations 
   }
 }
 
+TEST_CASE("a prompt that both conversations begin with is read once", "[dataset]") {
+  const Json user{{"role", "user"}, {"content", "Hi"}};
+  const Json good{{"role", "assistant"}, {"content", "Hello!"}};
+  const Json bad{{"content", "What?"}, {"role", "assistant"}};
+  // TRL takes the prompt out of the conversations if `prompt` is a text, and so do the files of UltraFeedback.
+  Json row{{"prompt", "Hi"},
+           {"chosen", {user, good}},
+           {"rejected", {user, bad}},
+           {"messages", {user, good}},
+           {"score_chosen", 5}};
+  CHECK(read_preference(row.dump(), "pairs.jsonl:1")[0].messages == Json{user, good});
+  row["system"] = "S";
+  CHECK(read_preference(row.dump(), "pairs.jsonl:1")[1].messages.front().at("content") == "S");
+  row["margin"] = 2;
+  CHECK_THROWS_WITH(read_preference(row.dump(), "pairs.jsonl:1"), Contains("pairs.jsonl:1: the member `margin`"));
+  for (const Json& prompt : {Json{user}, Json{{{"role", "system"}, {"content", "S"}}, user}})
+    CHECK_THROWS_WITH(read_preference(pair_of(prompt, Json{user, good}, Json{user, bad}), "pairs.jsonl:1"),
+                      Contains("pairs.jsonl:1: `chosen` begins with a turn of `prompt`"));
+  CHECK_THROWS_WITH(read_preference(pair_of("Ho", Json{user, good}, Json{user, bad}), "pairs.jsonl:1"),
+                    Contains("`prompt` isn't a turn of the user in it"));
+}
+
 TEST_CASE("a row that is no pair is an error with its place", "[dataset]") {
   const auto error_of = [](const std::string& line) {
     try {

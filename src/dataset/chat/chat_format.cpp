@@ -127,12 +127,19 @@ struct ChatFormat::Files {
 ChatFormat::ChatFormat(const ChatConfig& config) : ChatFormat(config, Files(config)) {}
 
 ChatFormat::ChatFormat(const ChatConfig& config, Files files)
-    : template_(files.source, files.name),
+    : source_(files.source),
+      template_(files.source, files.name),
       special_tokens_(std::move(files.special_tokens)),
       date_(date_of(config.date)),
       loss_on_(config.loss_on),
-      reading_("chat 1 " + std::string(config::name_of(config.loss_on)) + " " + config.date.value_or("") + " " +
+      reading_("chat 2 " + std::string(config::name_of(config.loss_on)) + " " + config.date.value_or("") + " " +
                special_tokens_.dump() + " " + core::checksum(files.source)) {}
+
+bool ChatFormat::names_member(const std::string& name) const {
+  for (const std::string& access : {"." + name, "'" + name + "'", "\"" + name + "\""})
+    if (source_.find(access) != std::string::npos) return true;
+  return false;
+}
 
 chat_template::Rendered ChatFormat::render(const Conversation& conversation, std::size_t num_turns,
                                            bool asks_for_answer) const {
@@ -143,6 +150,7 @@ chat_template::Rendered ChatFormat::render(const Conversation& conversation, std
   variables["tools"] = conversation.tools;
   variables["documents"] = nullptr;
   variables["add_generation_prompt"] = asks_for_answer;
+  variables.update(conversation.variables);
   try {
     return template_.render(variables, {.now = date_});
   } catch (const core::Error& error) {

@@ -24,6 +24,11 @@ class ChatFormat {
     return render(conversation, conversation.messages.size(), false);
   }
   const chat_template::ChatTemplate& chat() const { return template_; }
+  const std::string& source() const { return source_; }
+  /// Returns whether the template's source names a member of a turn: m.name, m['name'], m["name"].
+  bool names_member(const std::string& name) const;
+  /// Returns whether the template's source has the name of a variable.
+  bool reads_variable(const std::string& name) const { return source_.find(name) != std::string::npos; }
   LossOn loss_on() const { return loss_on_; }
   /// All that decides on the text and its mask, as text.
   const std::string& reading() const { return reading_; }
@@ -32,6 +37,7 @@ class ChatFormat {
   struct Files;
   ChatFormat(const ChatConfig& config, Files files);
 
+  std::string source_;
   chat_template::ChatTemplate template_;
   nlohmann::ordered_json special_tokens_;
   std::optional<std::tm> date_;

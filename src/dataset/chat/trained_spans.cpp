@@ -1,6 +1,7 @@
 #include "dataset/chat/trained_spans.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/error.h"
 
@@ -9,10 +10,12 @@ namespace {
 
 using chat_template::Rendered;
 using chat_template::TextSpan;
+using Json = nlohmann::ordered_json;
 
 /// In the place of a content: characters for private use, and letters that no template looks for.
 constexpr std::string_view kMarker = "\xEE\x80\x80qzAnswerqz\xEE\x80\x81";
 constexpr std::size_t kShownBytes = 60;
+constexpr const char* kTemplateHint = "remove the member from the row, or set dataset.chat_template to one that has it";
 
 bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
@@ -44,13 +47,21 @@ class Marking {
       : format_(format), conversation_(conversation), whole_(format.render(conversation)) {}
 
   MarkedText run() {
-    if (format_.loss_on() == LossOn::all) return {whole_.text, {{0, whole_.text.size(), 0}}};
+    check_printed();
+    if (format_.loss_on() == LossOn::all) {
+      if (conversation_.unlearned.empty()) return {whole_.text, {{0, whole_.text.size(), 0}}};
+      throw fail_turn(conversation_.unlearned.front(), "the row excludes this turn, and loss_on is all", 0)
+          .hint("set dataset.loss_on: assistant");
+    }
     std::vector<std::size_t> turns = turns_of_assistant();
     if (turns.empty()) throw fail("no turn is the assistant's", 0).hint("set dataset.loss_on: all, or remove the row");
     check_blocks(turns.size());
     const std::size_t first = format_.loss_on() == LossOn::last ? turns.size() - 1 : 0;
     std::vector<TextSpan> trained;
-    for (std::size_t i = first; i < turns.size(); ++i) trained.push_back(span_of(turns[i], i));
+    for (std::size_t i = first; i < turns.size(); ++i)
+      if (!is_unlearned(turns[i])) trained.push_back(span_of(turns[i], i));
+    if (trained.empty())
+      throw fail_turn(turns.back(), "the row excludes each turn that would be learned", 0).hint("remove the row");
     if (std::all_of(trained.begin(), trained.end(), [](const TextSpan& span) { return span.begin == span.end; }))
       throw fail("the assistant's turns have no text, so nothing is learned", trained.front().line);
     if (trained.size() == 1 && trained[0].end - trained[0].begin == whole_.text.size())
@@ -64,6 +75,66 @@ class Marking {
     for (std::size_t i = 0; i < conversation_.messages.size(); ++i)
       if (conversation_.messages[i].at("role") == "assistant") turns.push_back(i);
     return turns;
+  }
+
+  bool is_unlearned(std::size_t turn) const { return std::ranges::count(conversation_.unlearned, turn) > 0; }
+
+  /// Refuses what the row has and the template prints nowhere, since the model would not see it.
+  void check_printed() const {
+    check_lists();
+    for (const auto& [name, value] : conversation_.variables.items())
+      if (!format_.reads_variable(name))
+        throw fail("the template doesn't read `" + name + "` of chat_template_kwargs", 0);
+    if (!conversation_.tools.is_null()) {
+      Conversation without = conversation_;
+      without.tools = nullptr;
+      if (has_same_text(without)) throw fail("the template doesn't print `tools`", 0).hint(kTemplateHint);
+    }
+    for (const auto& [name, turn] : members_of_turns()) {
+      Conversation without = conversation_;
+      for (Json& message : without.messages)
+        if (is_content(message, name)) message.erase(name);
+      // A template may leave out the thinking of earlier turns.
+      const bool is_known = name.starts_with("reason") || name == "thinking";
+      if (!(is_known && format_.names_member(name)) && has_same_text(without))
+        throw fail_turn(turn, "the template doesn't print the member `" + name + "`", 0).hint(kTemplateHint);
+    }
+  }
+
+  /// Returns the members of turns beside role and content, and for each the first turn that has it.
+  std::map<std::string, std::size_t> members_of_turns() const {
+    std::map<std::string, std::size_t> members;
+    for (std::size_t i = 0; i < conversation_.messages.size(); ++i)
+      for (const auto& [name, value] : conversation_.messages[i].items())
+        if (is_content(conversation_.messages[i], name) && has_meaning(name, value)) members.try_emplace(name, i);
+    return members;
+  }
+
+  /// A tool's name says which call a turn answers.
+  static bool is_content(const Json& message, const std::string& name) {
+    return name != "role" && name != "content" &&
+           !(name == "name" && message.at("role") != "user" && message.at("role") != "assistant" &&
+             message.at("role") != "system");
+  }
+
+  bool has_same_text(const Conversation& other) const {
+    try {
+      return format_.render(other).text == whole_.text;
+    } catch (const core::Error&) {
+      return false;  // the template needs what the other lacks
+    }
+  }
+
+  /// A template that knows texts alone prints a list as Python does.
+  void check_lists() const {
+    for (std::size_t i = 0; i < conversation_.messages.size(); ++i) {
+      const Json& message = conversation_.messages[i];
+      if (message.contains("content") && message.at("content").is_array() &&
+          (whole_.text.find("[{'type': 'text'") != std::string::npos ||
+           whole_.text.find("[{'text': ") != std::string::npos))
+        throw fail_turn(i, "the template prints this list of texts as Python's list", 0)
+            .hint("write `content` as one text");
+    }
   }
 
   void check_blocks(std::size_t num_turns) const {
@@ -135,7 +206,7 @@ class Marking {
 
   /// The first way without {% generation %}: a marker in the place of the content.
   TextSpan by_marker(std::size_t turn) const {
-    const nlohmann::ordered_json& message = conversation_.messages[turn];
+    const Json& message = conversation_.messages[turn];
     const auto content = message.find("content");
     if (content == message.end() || !content->is_string())
       throw fail_turn(turn, "its content is no text, and the template has no {% generation %} blocks", 0);
