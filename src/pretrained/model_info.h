@@ -23,6 +23,7 @@ struct ModelInfo {
   std::vector<double> pixel_std = {};
   tokenizer::SpecialTokenIds roles = {};           // of the tokenizer
   std::optional<std::int64_t> decoder_start = {};  // token that a decoder begins with; none: that of padding
+  std::optional<std::int32_t> end_of_answer = {};  // that a chat template puts behind an answer
 };
 
 /// The sizes that the model has now, whatever `auto` stood in the config.

@@ -5,12 +5,13 @@
 #include <ATen/ops/randn.h>
 
 #include <catch2/catch.hpp>
-
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "exporters/gguf/gguf_vocabulary.h"
 #include "support/published_networks.h"
 #include "support/python.h"
 #include "support/temporary_directory.h"
@@ -122,6 +123,99 @@ TEST_CASE("a gguf file has the tokens, merges and chat template of its tokenizer
   core::write_file_atomically(directory / "tokenizer.json.expected",
                               nlohmann::json{{"text", kHello}, {"ids", ids}, {"template", kTemplate}}.dump());
   run_reference("gguf_files.py", {(scratch / "files").string()});
+}
+
+using Json = nlohmann::json;
+
+constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr const char* kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+Json split(const char* regex) {
+  return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
+}
+Json bytes(bool use_regex, bool add_prefix_space = false) {
+  return {
+      {"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", use_regex}};
+}
+Json digits(bool individual) {
+  return {{"type", "Digits"}, {"individual_digits", individual}};
+}
+
+/// A tokenizer.json of byte-level BPE, whose last token ends texts.
+Json byte_level(const std::vector<Json>& steps) {
+  Json vocabulary;
+  for (int byte = 0; byte < 256; ++byte) vocabulary[tokenizer::byte_tokenizer()->token_of(byte)] = byte;
+  const Json end = {{"id", 256},       {"content", "<|endoftext|>"}, {"single_word", false}, {"lstrip", false},
+                    {"rstrip", false}, {"normalized", false},        {"special", true}};
+  return {{"added_tokens", {end}},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", steps}}},
+          {"post_processor", nullptr},
+          {"decoder", bytes(true)},
+          {"model", {{"type", "BPE"}, {"ignore_merges", false}, {"vocab", vocabulary}, {"merges", Json::array()}}}};
+}
+
+/// Returns the text that the file's key has; the error if the tokenizer is refused.
+std::string value_of(const char* key, const Json& json, const std::optional<std::string>& chat_template = {}) {
+  const TemporaryDirectory scratch;
+  scratch.write("tokenizer.json", json.dump());
+  GgufFile file;
+  try {
+    add_vocabulary(file, scratch.path(), {.vocab_size = 300, .end_of_answer = 256}, chat_template);
+  } catch (const core::Error& error) {
+    return error.what();
+  }
+  file.write(scratch / "x.gguf");
+  const std::string stored = core::read_file(scratch / "x.gguf");
+  const std::size_t place = stored.find(key) + std::strlen(key) + sizeof(std::uint32_t);
+  std::uint64_t length = 0;
+  std::memcpy(&length, stored.data() + place, sizeof length);
+  return stored.substr(place + sizeof length, length);
+}
+
+TEST_CASE("gguf names the pre-tokenizer that llama.cpp has, or refuses the tokenizer", "[exporters]") {
+  const auto pre = [](const Json& json) { return value_of("tokenizer.ggml.pre", json); };
+  const Json three = split("[0-9][0-9][0-9]");
+  const Json punctuation = {{"type", "Punctuation"}, {"behavior", "Contiguous"}};
+  CHECK(pre(byte_level({bytes(true)})) == "gpt-2");
+  CHECK(pre(byte_level({split(kGpt2), bytes(false)})) == "gpt-2");
+  CHECK(pre(byte_level({digits(true), bytes(true)})) == "smollm");
+  CHECK(pre(byte_level({punctuation, bytes(true), digits(false), three})) == "falcon");
+  CHECK(pre(byte_level({split(kLlama3), bytes(false)})) == "smaug-bpe");
+  CHECK(pre(byte_level({split(kQwen2), bytes(false)})) == "qwen2");
+  Json json = byte_level({split(kLlama3), bytes(false)});
+  json["model"]["ignore_merges"] = true;
+  CHECK(pre(json) == "llama-bpe");
+  json = byte_level({split(kQwen2), bytes(false)});
+  json["normalizer"] = {{"type", "NFC"}};
+  CHECK(pre(json) == "qwen2");
+
+  using Catch::Contains;
+  CHECK_THAT(pre(byte_level({digits(false), bytes(true)})),
+             Contains("llama.cpp has no name for the pre-tokenizer Digits"));
+  CHECK_THAT(pre(byte_level({split(R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))"), bytes(true)})), Contains("{1,3}(?="));
+  CHECK_THAT(pre(byte_level({bytes(false)})), Contains("no name for the pre-tokenizer ByteLevel"));
+  CHECK_THAT(pre(byte_level({Json{{"type", "WhitespaceSplit"}}, bytes(true)})), Contains("WhitespaceSplit"));
+  CHECK_THAT(pre(byte_level({bytes(true, true)})), Contains("ByteLevel with a space before the text"));
+  CHECK_THAT(pre(byte_level({split(kLlama3), bytes(true)})), Contains("no name"));
+  json = byte_level({bytes(true)});
+  json["normalizer"] = {{"type", "Lowercase"}};
+  CHECK_THAT(pre(json), Contains("llama.cpp has no normalizer there") && Contains("Lowercase"));
+  json["normalizer"] = {{"type", "NFC"}};
+  CHECK_THAT(pre(json), Contains("llama.cpp has no normalizer there"));
+  json = byte_level({split(kQwen2), bytes(false)});
+  json["model"]["ignore_merges"] = true;
+  CHECK_THAT(pre(json), Contains("ignore_merges"));
+  json = byte_level({bytes(true)});
+  json["added_tokens"][0]["lstrip"] = true;
+  CHECK_THAT(pre(json), Contains("<|endoftext|>") && Contains("lstrip"));
+}
+
+TEST_CASE("a gguf file has the chat template of training", "[exporters]") {
+  CHECK(value_of("tokenizer.chat_template", byte_level({bytes(true)}), "of training") == "of training");
 }
 
 TEST_CASE("what llama.cpp can't compute is refused by its key", "[exporters]") {

@@ -17,6 +17,7 @@ struct GgufRequest {
   std::string name;                                  // general.name
   GgufType type = GgufType::f16;                     // of matrices; vectors are f32
   std::optional<std::filesystem::path> tokenizer{};  // none: the file has no vocabulary
+  std::optional<std::string> chat_template{};        // of training; none: the tokenizer's
 };
 
 /// Writes the file, adapters merged into their layers (the model has none afterwards). What llama.cpp can't compute is

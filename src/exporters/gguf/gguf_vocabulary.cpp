@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/text.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::exporters {
@@ -60,31 +61,138 @@ std::vector<std::string> merges_of(const fs::path& tokenizer, const VocabularyJs
   throw not_byte_level(tokenizer, "this tokenizer has no merges");
 }
 
+constexpr const char* kGpt2Split = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr const char* kLlama3Split =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2Split =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+constexpr const char* kBytes = "ByteLevel";
+constexpr const char* kSpacedBytes = "ByteLevel with a space before the text";
+
+/// A way of llama.cpp to cut texts before the merges (llama-vocab.cpp), by the steps that a tokenizer.json has for it.
+struct NamedSteps {
+  const char* name;
+  std::vector<std::string> steps;
+  bool ignores_merges = false;  // a word that is a token isn't merged
+  bool takes_nfc = false;       // llama.cpp's converter names tokenizers with NFC so, too
+};
+
+const std::vector<NamedSteps>& named_steps() {
+  static const std::vector<NamedSteps> all = {
+      {"gpt-2", {kGpt2Split, "ByteLevel"}},
+      {"smollm", {"Digits, each", kGpt2Split, "ByteLevel"}},
+      {"falcon", {"Punctuation, Contiguous", kGpt2Split, "ByteLevel", "Digits", "[0-9][0-9][0-9]"}},
+      {"llama-bpe", {kLlama3Split, "ByteLevel"}, true},
+      {"smaug-bpe", {kLlama3Split, "ByteLevel"}},
+      {"qwen2", {kQwen2Split, "ByteLevel"}, false, true},
+  };
+  return all;
+}
+
+/// Appends the steps of a pre-tokenizer: patterns that split, and names.
+void append_steps(const VocabularyJson& json, std::vector<std::string>& steps) {
+  if (json.is_null()) return;
+  const auto type = json.at("type").get<std::string>();
+  if (type == "Sequence") {
+    for (const VocabularyJson& step : json.at("pretokenizers")) append_steps(step, steps);
+  } else if (type == "Split" && json.value("behavior", "") == "Isolated" && !json.value("invert", false) &&
+             json.at("pattern").contains("Regex")) {
+    steps.push_back(json.at("pattern").at("Regex").get<std::string>());
+  } else if (type == "ByteLevel") {
+    if (json.value("use_regex", true)) steps.emplace_back(kGpt2Split);
+    steps.emplace_back(json.value("add_prefix_space", true) ? kSpacedBytes : kBytes);
+  } else if (type == "Digits") {
+    steps.push_back(json.value("individual_digits", false) ? "Digits, each" : "Digits");
+  } else if (type == "Punctuation") {
+    steps.push_back("Punctuation, " + json.value("behavior", "Isolated"));
+  } else {
+    steps.push_back(json.dump());
+  }
+}
+
+/// Returns the class whose pre-tokenizer is taken in the place of the file's, as AutoTokenizer does; empty: none.
+std::string class_of(const fs::path& tokenizer, const VocabularyJson& settings) {
+  const VocabularyJson network = tokenizer_json(tokenizer, "config.json");
+  const std::string type = network.is_null() ? "" : network.value("model_type", "");
+  std::string name = settings.is_null() ? "" : settings.value("tokenizer_class", "");
+  if (name.ends_with("Fast")) name.resize(name.size() - std::string_view("Fast").size());
+  const bool is_qwen = type == "qwen2" || (name.empty() && (type == "qwen2_moe" || type == "qwen3"));
+  const bool is_gpt2 = name.empty() && (type == "gpt2" || type == "opt" || type == "phi" || type == "codegen");
+  return is_qwen ? "Qwen2Tokenizer" : is_gpt2 ? "GPT2Tokenizer" : name;
+}
+
+/// Returns the steps of the tokenizer.
+std::vector<std::string> steps_of(const fs::path& tokenizer, const VocabularyJson& json,
+                                  const VocabularyJson& settings) {
+  const std::string name = class_of(tokenizer, settings);
+  const bool adds_space = !settings.is_null() && settings.value("add_prefix_space", VocabularyJson()) == true;
+  const char* const bytes = adds_space ? kSpacedBytes : kBytes;
+  if (name == "Qwen2Tokenizer") return {kQwen2Split, bytes};
+  if (json.is_null() || name == "GPT2Tokenizer" || name == "CodeGenTokenizer" || name == "RobertaTokenizer")
+    return {kGpt2Split, bytes};
+  std::vector<std::string> steps;
+  append_steps(json.value("pre_tokenizer", VocabularyJson()), steps);
+  return steps;
+}
+
+/// Refuses what llama.cpp lacks beside the merges of bytes.
+void check_model(const fs::path& tokenizer, const VocabularyJson& model) {
+  if (model.value("type", "BPE") != "BPE") throw not_byte_level(tokenizer, "this one is of another kind");
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (const VocabularyJson value = model.value(key, VocabularyJson()); !value.is_null() && value != "")
+      throw not_byte_level(tokenizer, "this one has model." + std::string(key) + " " + value.dump());
+}
+
 /// Returns llama.cpp's name for the way a text is cut before the merges.
-std::string pre_tokenizer_of(const fs::path& tokenizer, const VocabularyJson& json) {
-  if (json.is_null()) return "gpt-2";
-  const std::string text = json.value("pre_tokenizer", VocabularyJson()).dump();
-  const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
-  if (json.at("model").value("type", "BPE") != "BPE" || !has("ByteLevel"))
-    throw not_byte_level(tokenizer, "this one is of another kind");
-  if (has("\\\\p{N}{1,3}")) return "llama-bpe";
-  if (has("\\\\p{N}")) return "qwen2";
-  if (has("\"Digits\"")) return "smollm";
-  if (has("\"Regex\"")) throw not_byte_level(tokenizer, "llama.cpp has no name for this pre-tokenizer");
-  return "gpt-2";
+std::string pre_tokenizer_of(const fs::path& tokenizer, const VocabularyJson& json, const VocabularyJson& settings) {
+  const std::vector<std::string> steps = steps_of(tokenizer, json, settings);
+  const bool ignores_merges = !json.is_null() && json.at("model").value("ignore_merges", false);
+  const VocabularyJson normalizer = json.is_null() ? VocabularyJson() : json.value("normalizer", VocabularyJson());
+  const bool has_nfc = normalizer.is_object() && normalizer.value("type", "") == "NFC";
+  if (!json.is_null()) check_model(tokenizer, json.at("model"));
+  for (const NamedSteps& known : named_steps()) {
+    if (known.steps != steps || known.ignores_merges != ignores_merges) continue;
+    if (normalizer.is_null() || (has_nfc && known.takes_nfc)) return known.name;
+    throw not_byte_level(tokenizer, "llama.cpp has no normalizer there, and this one has " + normalizer.dump());
+  }
+  throw not_byte_level(tokenizer, "llama.cpp has no name for the pre-tokenizer " +
+                                      (steps.empty() ? "null" : core::list_words(steps, "then")) +
+                                      (ignores_merges ? " with ignore_merges" : ""));
 }
 
 /// Returns the added tokens by id: whether each is special.
-std::map<std::int32_t, bool> added_tokens_of(const VocabularyJson& json) {
+std::map<std::int32_t, bool> added_tokens_of(const fs::path& tokenizer, const VocabularyJson& json,
+                                             const VocabularyJson& settings) {
   std::map<std::int32_t, bool> added;
-  if (json.is_null()) return added;
-  for (const VocabularyJson& token : json.value("added_tokens", VocabularyJson::array()))
-    added[token.at("id").get<std::int32_t>()] = token.value("special", false);
+  const auto add = [&](std::int32_t id, const VocabularyJson& token) {
+    for (const char* flag : {"single_word", "lstrip", "rstrip"})
+      if (token.value(flag, false))
+        throw not_byte_level(tokenizer, "the added token " + token.at("content").dump() + " has " + flag +
+                                            ", which these files can't express");
+    added[id] = token.value("special", false);
+  };
+  if (!json.is_null())
+    for (const VocabularyJson& token : json.value("added_tokens", VocabularyJson::array()))
+      add(token.at("id").get<std::int32_t>(), token);
+  if (!settings.is_null() && settings.contains("added_tokens_decoder"))
+    for (const auto& [id, token] : settings.at("added_tokens_decoder").items()) add(std::stoi(id), token);
   return added;
 }
 
+/// Returns one more than the largest id of the vocabulary; the tokens behind it are added ones.
+std::int64_t num_words(const fs::path& tokenizer, const VocabularyJson& json) {
+  VocabularyJson words;
+  if (!json.is_null()) words = json.at("model").at("vocab");
+  for (const char* name : {"vocab.json", "encoder.json"})
+    if (words.is_null()) words = tokenizer_json(tokenizer, name);
+  std::int64_t count = 0;
+  for (const auto& [word, id] : words.items()) count = std::max(count, id.get<std::int64_t>() + 1);
+  return count;
+}
+
 void add_tokens(GgufFile& file, const tokenizer::Tokenizer& tokenizer, const std::map<std::int32_t, bool>& added,
-                std::int64_t vocab_size) {
+                std::int64_t vocab_size, std::int64_t num_words) {
   std::vector<std::string> tokens;
   std::vector<std::int32_t> types;
   const std::optional<std::int32_t> end = tokenizer.roles().end;
@@ -95,7 +203,7 @@ void add_tokens(GgufFile& file, const tokenizer::Tokenizer& tokenizer, const std
       type = found->second ? TokenType::control : TokenType::user_defined;
     else if (token.empty())
       type = TokenType::unused;
-    else if (id == end)
+    else if (id == end || id >= num_words)
       type = TokenType::control;
     if (token.empty()) token = "[PAD" + std::to_string(id) + "]";
     tokens.push_back(std::move(token));
@@ -105,37 +213,67 @@ void add_tokens(GgufFile& file, const tokenizer::Tokenizer& tokenizer, const std
   file.set("tokenizer.ggml.token_type", std::move(types));
 }
 
-void add_role_ids(GgufFile& file, const tokenizer::SpecialTokenIds& roles) {
+void add_role_ids(GgufFile& file, const tokenizer::SpecialTokenIds& roles,
+                  const std::optional<std::int32_t>& end_of_answer) {
   const auto add = [&](const char* key, const std::optional<std::int32_t>& id) {
     if (id) file.set(std::string("tokenizer.ggml.") + key + "_token_id", static_cast<std::uint32_t>(*id));
   };
   add("bos", roles.begin ? roles.begin : roles.end);
   add("eos", roles.end);
+  add("eot", end_of_answer);
   add("padding", roles.pad);
+}
+
+/// Adds whether the first and the last token are put around a text.
+void add_tokens_around(GgufFile& file, const fs::path& path, const tokenizer::Tokenizer& tokenizer) {
+  using tokenizer::SpecialTokens;
+  const std::vector<std::int32_t> ids = tokenizer.encode("a", {}).ids;
+  const std::vector<std::int32_t> alone = tokenizer.encode("a", {.special_tokens = SpecialTokens::leave_out}).ids;
+  for (const bool begins : {false, true})
+    for (const bool ends : {false, true}) {
+      std::vector<std::int32_t> around = alone;
+      if (begins) around.insert(around.begin(), tokenizer.roles().begin.value_or(-1));
+      if (ends) around.push_back(tokenizer.roles().end.value_or(-1));
+      if (around != ids) continue;
+      file.set("tokenizer.ggml.add_bos_token", begins);
+      if (ends) file.set("tokenizer.ggml.add_eos_token", true);
+      return;
+    }
+  throw not_byte_level(path, "this one puts other tokens around a text than its first and last");
+}
+
+/// Returns the chat template that the tokenizer's files have; nothing if they have none.
+std::optional<std::string> own_template(const fs::path& tokenizer, const VocabularyJson& settings) {
+  if (const fs::path file = tokenizer_directory(tokenizer) / "chat_template.jinja"; fs::is_regular_file(file))
+    return core::read_file(file);
+  const VocabularyJson found =
+      settings.is_null() ? VocabularyJson() : settings.value("chat_template", VocabularyJson());
+  if (found.is_string()) return found.get<std::string>();
+  if (found.is_array())
+    for (const VocabularyJson& one : found)
+      if (one.value("name", "") == "default") return one.at("template").get<std::string>();
+  return std::nullopt;
 }
 
 }  // namespace
 
-void add_vocabulary(GgufFile& file, const fs::path& tokenizer, std::int64_t vocab_size) try {
+void add_vocabulary(GgufFile& file, const fs::path& tokenizer, const pretrained::ModelInfo& facts,
+                    const std::optional<std::string>& chat_template) try {
   const std::unique_ptr<tokenizer::Tokenizer> loaded = tokenizer::load_tokenizer(tokenizer);
-  if (loaded->vocab_size() > vocab_size)
+  if (loaded->vocab_size() > facts.vocab_size)
     throw core::Error(tokenizer.string() + " has " + std::to_string(loaded->vocab_size()) +
-                      " tokens, and the network only " + std::to_string(vocab_size));
+                      " tokens, and the network only " + std::to_string(facts.vocab_size));
   const VocabularyJson json = tokenizer_json(tokenizer, "tokenizer.json");
   const VocabularyJson settings = tokenizer_json(tokenizer, "tokenizer_config.json");
   file.set("tokenizer.ggml.model", std::string("gpt2"));
-  file.set("tokenizer.ggml.pre", pre_tokenizer_of(tokenizer, json));
-  add_tokens(file, *loaded, added_tokens_of(json), vocab_size);
-  file.set("tokenizer.ggml.merges", merges_of(tokenizer, json));
-  add_role_ids(file, loaded->roles());
-  const std::vector<std::int32_t> ids = loaded->encode("a", {}).ids;
-  file.set("tokenizer.ggml.add_bos_token",
-           !ids.empty() && loaded->roles().begin && ids.front() == *loaded->roles().begin);
-  const fs::path chat = tokenizer_directory(tokenizer) / "chat_template.jinja";
-  if (fs::is_regular_file(chat))
-    file.set("tokenizer.chat_template", core::read_file(chat));
-  else if (!settings.is_null() && settings.value("chat_template", VocabularyJson()).is_string())
-    file.set("tokenizer.chat_template", settings["chat_template"].get<std::string>());
+  file.set("tokenizer.ggml.pre", pre_tokenizer_of(tokenizer, json, settings));
+  const std::vector<std::string> merges = merges_of(tokenizer, json);
+  add_tokens(file, *loaded, added_tokens_of(tokenizer, json, settings), facts.vocab_size, num_words(tokenizer, json));
+  file.set("tokenizer.ggml.merges", merges);
+  add_role_ids(file, loaded->roles(), facts.end_of_answer);
+  add_tokens_around(file, tokenizer, *loaded);
+  if (const auto chat = chat_template ? chat_template : own_template(tokenizer, settings))
+    file.set("tokenizer.chat_template", *chat);
 } catch (const VocabularyJson::exception& error) {
   throw core::Error(tokenizer.string() + ": tokenizer.json has another form than tokenizers writes: " + error.what());
 }
