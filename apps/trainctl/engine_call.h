@@ -58,6 +58,7 @@ struct ExportOptions {
   std::string naming = "auto";  // auto, transformers, timm
   std::string outtype = "f16";  // of gguf: f32, f16, q8_0, q4_0, q4_k
   std::string output = "";
+  std::string published = "";  // with what the first of several runs began: model.init_from
   bool mobile = false;
   bool verify = true;
 };

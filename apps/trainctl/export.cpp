@@ -1,6 +1,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "experiment/run_config.h"
 #include "trained_model.h"
 #include "word_option.h"
 #include "wrong_use.h"
@@ -68,6 +69,8 @@ Action declare_export(CLI::App& app) {
     chosen.output = output_path(options->trained, chosen.output, "export");
     EngineCall call = engine_call(chosen, options->trained);
     call.tokenizer = options->tokenizer;
+    if (const auto& init_from = call.loaded.experiment.model.init_from)
+      std::get<ExportOptions>(call.command).published = experiment::first_init_from(*init_from);
     return call_engine(call);
   };
 }

@@ -49,4 +49,20 @@ void adopt_run_config(const NetworkSection& section, config::Problems& problems)
   }
 }
 
+std::string first_init_from(std::string init_from) {
+  constexpr int kMostRuns = 100;  // a run may begin with itself
+  std::error_code unknown;
+  for (int i = 0; i < kMostRuns; ++i) {
+    if (fs::exists(fs::path(init_from) / "config.json", unknown)) break;  // an export, perhaps inside a run
+    const std::optional<fs::path> path = config_of_run(init_from);
+    config::Problems problems;
+    const std::optional<config::Node> run = path ? config::parse_file(*path, problems) : std::nullopt;
+    const config::Node* const model = run ? run->find("model") : nullptr;
+    const config::Node* const earlier = model == nullptr ? nullptr : model->find("init_from");
+    if (earlier == nullptr || earlier->kind != config::NodeKind::scalar || earlier->text.empty()) break;
+    init_from = earlier->text;
+  }
+  return init_from;
+}
+
 }  // namespace trainctl::experiment

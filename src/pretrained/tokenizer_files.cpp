@@ -1,22 +1,27 @@
 #include "pretrained/tokenizer_files.h"
 
+#include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace trainctl::pretrained {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
 /// The file names of tokenizers, each with its name in an export.
-constexpr std::array<std::pair<const char*, const char*>, 11> kTokenizerFiles = {{
+constexpr std::array<std::pair<const char*, const char*>, 13> kTokenizerFiles = {{
     {"tokenizer.json", "tokenizer.json"},
     {"tokenizer_config.json", "tokenizer_config.json"},
     {"special_tokens_map.json", "special_tokens_map.json"},
     {"added_tokens.json", "added_tokens.json"},
+    {"chat_template.jinja", "chat_template.jinja"},
     {"vocab.txt", "vocab.txt"},
     {"vocab.json", "vocab.json"},
     {"merges.txt", "merges.txt"},
@@ -24,7 +29,18 @@ constexpr std::array<std::pair<const char*, const char*>, 11> kTokenizerFiles = 
     {"vocab.bpe", "merges.txt"},
     {"tokenizer.model", "tokenizer.model"},
     {"spiece.model", "spiece.model"},
+    {"sentencepiece.bpe.model", "sentencepiece.bpe.model"},
 }};
+
+constexpr const char* kGenerationConfig = "generation_config.json";
+
+/// Returns a JSON file's object; null if there is no file.
+Json object_in(const fs::path& path) {
+  if (!fs::is_regular_file(path)) return nullptr;
+  Json json = core::parse_json_or_discard<Json>(core::read_file(path));
+  if (!json.is_object()) throw core::Error(path.string() + " is no JSON object");
+  return json;
+}
 
 }  // namespace
 
@@ -42,6 +58,38 @@ std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& 
     copy(tokenizer, directory / tokenizer.filename());
   if (files.empty()) throw core::Error("no tokenizer files in " + from.string()).hint("look at dataset.tokenizer");
   return files;
+}
+
+fs::path write_chat_template(const std::string& source, const fs::path& directory) {
+  const fs::path file = directory / "chat_template.jinja";
+  core::write_file_atomically(file, source);
+  // Programs that know the older form alone would read another template.
+  const fs::path config = directory / "tokenizer_config.json";
+  if (Json json = object_in(config); json.contains("chat_template")) {
+    json.erase("chat_template");
+    core::write_file_atomically(config, json.dump(2) + "\n");
+  }
+  return file;
+}
+
+std::optional<fs::path> write_generation_config(const fs::path& base, const ModelInfo& facts,
+                                                const fs::path& directory) {
+  Json json = base.empty() ? Json() : object_in(base / kGenerationConfig);
+  if (json.is_null() && !facts.end_of_answer) return std::nullopt;
+  if (json.is_null()) json = Json::object();
+  Json ends = json.value("eos_token_id", Json());
+  if (!ends.is_array()) ends = ends.is_null() ? Json::array() : Json::array({ends});
+  const auto add = [&](const std::optional<std::int32_t>& id) {
+    if (id && std::ranges::find(ends, Json(*id)) == ends.end()) ends.push_back(*id);
+  };
+  if (ends.empty()) add(facts.roles.end);
+  add(facts.end_of_answer);
+  if (!ends.empty()) json["eos_token_id"] = ends.size() == 1 ? ends.front() : ends;
+  json.erase("_from_model_config");  // else transformers takes config.json's
+  if (facts.decoder_start) json["decoder_start_token_id"] = *facts.decoder_start;
+  const fs::path file = directory / kGenerationConfig;
+  core::write_file_atomically(file, json.dump(2) + "\n");
+  return file;
 }
 
 }  // namespace trainctl::pretrained

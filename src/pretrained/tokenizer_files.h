@@ -1,8 +1,12 @@
-// A tokenizer's files, for whoever gets the model.
+// What goes along with a language model, for whoever gets it: tokenizer, chat template and settings of generation.
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <vector>
+
+#include "pretrained/model_info.h"
 
 namespace trainctl::pretrained {
 
@@ -10,5 +14,13 @@ namespace trainctl::pretrained {
 /// is one of them, or their directory.
 std::vector<std::filesystem::path> copy_tokenizer(const std::filesystem::path& tokenizer,
                                                   const std::filesystem::path& directory);
+
+/// Writes the chat template beside a tokenizer's copied files, in the place of its own; returns the file.
+std::filesystem::path write_chat_template(const std::string& source, const std::filesystem::path& directory);
+
+/// Writes generation_config.json: the settings of the one in `base`, if any, with the tokens that end an answer here.
+/// Writes nothing, and returns nothing, if `base` has none and config.json says all.
+std::optional<std::filesystem::path> write_generation_config(const std::filesystem::path& base, const ModelInfo& facts,
+                                                             const std::filesystem::path& directory);
 
 }  // namespace trainctl::pretrained

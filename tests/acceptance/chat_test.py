@@ -123,5 +123,98 @@ class WrongRows(InScratch):
                       self.refusal([conversation(1)], template="x\n{% import 'a' %}"))
 
 
+PUBLISHED = """
+name: c
+dataset: {kind: chat, train: c.jsonl, tokenizer: base, seq_len: 64, batch_size: 4, cache_dir: cache}
+model: {init_from: base}
+optimizer: {kind: adamw, lr: 1e-2}
+train: {steps: 40}
+checkpoint: {every: 40}
+device: {kind: cpu}
+"""
+OWN = "{% for m in messages %}<|im_start|>{{m.role}}\n{{m.content}}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+OTHER = "{% for m in messages %}[{{m.role}}] {{m.content}}<|stop|>{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}"
+
+
+class PublishedChat(unittest.TestCase):
+    """What a published model says of chats goes along with the model that is trained from it."""
+
+    @classmethod
+    def setUpClass(cls):
+        try:
+            import tokenizers
+            import transformers
+        except ImportError:
+            raise unittest.SkipTest("no transformers") from None
+        cls.transformers = transformers
+        cls.root = pathlib.Path(cls.enterClassContext(temporary_directory()))
+        bytes_ = tokenizers.pre_tokenizers.ByteLevel
+        made = tokenizers.Tokenizer(tokenizers.models.BPE())
+        made.pre_tokenizer, made.decoder = bytes_(add_prefix_space=False), tokenizers.decoders.ByteLevel()
+        special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|stop|>"]
+        made.train_from_iterator(["hello there"] * 9, tokenizers.trainers.BpeTrainer(vocab_size=270, special_tokens=special,
+                                                                                     initial_alphabet=bytes_.alphabet(), show_progress=False))
+        model = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(
+            vocab_size=270, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, intermediate_size=48,
+            max_position_embeddings=128, bos_token_id=0, eos_token_id=0))
+        model.generation_config = transformers.GenerationConfig(eos_token_id=0, do_sample=True, temperature=0.7, top_p=0.8)
+        model.save_pretrained(cls.root / "base")
+        cls.tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|endoftext|>", pad_token="<|endoftext|>")
+        cls.tokenizer.chat_template = OWN
+        cls.tokenizer.save_pretrained(str(cls.root / "base"))
+        (cls.root / "other.jinja").write_text(OTHER)
+        (cls.root / "c.jsonl").write_text("".join(json.dumps({"messages": [{"role": "user", "content": f"hi {i}"}, {"role": "assistant", "content": "hello there"}]}) + "\n"
+                                                  for i in range(8)))
+
+    def train(self, name, *settings):
+        config = write_experiment(self.root, PUBLISHED)
+        trained = run("train", config, "--run-dir", name, *settings, cwd=self.root)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+
+    def export(self, name, form, *more):
+        exported = run("export", name, "--format", form, "--output", f"{name}-{form}", *more, cwd=self.root)
+        self.assertEqual(exported.returncode, 0, exported.stderr)
+        return self.root / f"{name}-{form}"
+
+    def check_answers(self, directory, template, ends, model):
+        tokenizer = self.transformers.AutoTokenizer.from_pretrained(directory)
+        self.assertEqual(tokenizer.chat_template, template)
+        self.assertEqual((model.generation_config.eos_token_id, model.generation_config.temperature), (ends, 0.7))
+        ids = tokenizer.apply_chat_template([{"role": "user", "content": "hi 3"}], add_generation_prompt=True, return_tensors="pt", return_dict=True)["input_ids"]
+        answer = tokenizer.decode(model.generate(ids, max_new_tokens=16, do_sample=False)[0, ids.shape[1]:])
+        self.assertEqual(answer, "hello there" + ("<|im_end|>" if template == OWN else "<|stop|>"))
+
+    def test_transformers_ends_answers_where_training_ended_them(self):
+        for name, settings, template, end in (("own", (), OWN, 2), ("other", ("--set", "dataset.chat_template=other.jinja"), OTHER, 3)):
+            self.train(name, *settings)
+            directory = self.export(name, "hf")
+            self.check_answers(directory, template, [0, end], self.transformers.AutoModelForCausalLM.from_pretrained(directory))
+
+    def test_a_run_that_begins_with_a_run_keeps_what_that_one_began_with(self):
+        self.train("first")
+        self.train("second", "--set", "model.init_from=first")
+        directory = self.export("second", "hf")
+        self.check_answers(directory, OWN, [0, 2], self.transformers.AutoModelForCausalLM.from_pretrained(directory))
+
+    def test_adapters_have_them_beside(self):
+        self.train("lora", "--set", "model.lora.rank=4", "--set", "model.lora.target_modules=[q_proj, v_proj]", "--set", "dataset.chat_template=other.jinja")
+        directory = self.export("lora", "peft")
+        self.assertEqual(self.transformers.AutoTokenizer.from_pretrained(directory).chat_template, OTHER)
+        config = self.transformers.GenerationConfig.from_pretrained(directory)
+        self.assertEqual((config.eos_token_id, config.temperature), ([0, 3], 0.7))
+
+    def test_gguf_files_have_the_template_and_the_end_of_an_answer(self):
+        try:
+            import gguf
+        except ImportError:
+            self.skipTest("no gguf")
+        self.train("gguf", "--set", "dataset.chat_template=other.jinja")
+        (file,) = self.export("gguf", "gguf").glob("*.gguf")
+        fields = gguf.GGUFReader(file).fields
+        self.assertEqual(fields["tokenizer.chat_template"].contents(), OTHER)
+        self.assertEqual(fields["tokenizer.ggml.pre"].contents(), "qwen2")
+        self.assertEqual((fields["tokenizer.ggml.eos_token_id"].contents(), fields["tokenizer.ggml.eot_token_id"].contents()), (0, 3))
+
+
 if __name__ == "__main__":
     unittest.main()

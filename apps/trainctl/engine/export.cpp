@@ -1,5 +1,6 @@
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "dataset/chat_prompt.h"
 #include "engine.h"
 #include "exporters/export_graph.h"
 #include "exporters/graph_model.h"
@@ -113,15 +115,17 @@ task::Metrics metrics_of(const CheckpointedRun& loaded, const cli::ExportOptions
   return metrics;
 }
 
-/// Adds to the card what a program needs to run the graph: signature, transforms, tokens.
-/// Takes the tokenizer's special tokens, and the one with which a decoder begins.
+/// Takes the tokenizer's special tokens, the one with which a decoder begins, and the one that ends an answer.
 void take_special_tokens(const cli::EngineCall& call, exporters::ModelCard& card) {
-  card.facts.roles = open_tokenizer(call)->roles();
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = open_tokenizer(call);
+  card.facts.roles = tokenizer->roles();
   const dataset::SourceConfig& source = call.loaded.experiment.dataset.source;
+  if (const auto chat = dataset::trained_chat(source, *tokenizer)) card.facts.end_of_answer = chat->end;
   if (const auto* pairs = source.get_if<dataset::TextSeq2SeqConfig>())
     card.facts.decoder_start = pairs->start_token(card.facts.roles.pad);
 }
 
+/// Adds to the card what a program needs to run the graph: signature, transforms, tokens.
 void describe_graph(exporters::ModelCard& card, const cli::EngineCall& call, const train::Run& run) {
   const dataset::DatasetConfig& dataset = run.experiment.dataset;
   card.signature = exporters::signature_of(run.experiment.model.network, card.facts);
@@ -259,15 +263,35 @@ std::optional<fs::path> tokenizer_beside(const cli::EngineCall& call, exporters:
   return std::nullopt;
 }
 
+/// Puts the chat template of training in the place of the one that the tokenizer's copied files have.
+void write_chat_template(const cli::EngineCall& call, const fs::path& directory, std::vector<fs::path>& files) {
+  const auto chat = dataset::trained_chat(call.loaded.experiment.dataset.source, *open_tokenizer(call));
+  if (!chat || (chat->is_of_tokenizer && call.tokenizer.empty())) return;
+  const fs::path file = pretrained::write_chat_template(chat->source, directory);
+  if (std::ranges::find(files, file) == files.end()) files.push_back(file);
+}
+
+/// Writes what a program needs to generate text beside weights and tokenizer. These are the chat template of training,
+/// the settings with which the model began, and the tokens that end its answers.
+void write_generation_files(const cli::EngineCall& call, const exporters::ModelCard& card, const fs::path& directory,
+                            std::vector<fs::path>& files) {
+  write_chat_template(call, directory, files);
+  const model::Output output = config::traits_of(call.loaded.experiment.task).output;
+  if (output != model::Output::next_tokens && output != model::Output::target_tokens) return;
+  const fs::path base = call.options<cli::ExportOptions>().published;
+  if (const auto file = pretrained::write_generation_config(base, card.facts, directory)) files.push_back(*file);
+}
+
 /// Writes the adapters that peft loads beside what the run began with.
 Written write_adapters(const CheckpointedRun& loaded, const cli::EngineCall& call, exporters::ModelCard& card) {
   pretrained::AdapterRequest request{.directory = call.options<cli::ExportOptions>().output,
                                      .base = call.loaded.experiment.model.init_from,
                                      .tokenizer = tokenizer_beside(call, card)};
-  const pretrained::ExportedAdapters exported =
+  pretrained::ExportedAdapters exported =
       pretrained::export_adapters(*loaded.run->model, loaded.run->experiment.model, card.facts, request);
   core::log().info("the adapters' base is " + exported.base.string());
-  return {.model = request.directory, .files = exported.files};
+  if (request.tokenizer) write_generation_files(call, card, request.directory, exported.files);
+  return {.model = request.directory, .files = std::move(exported.files)};
 }
 
 Written write_weights(const CheckpointedRun& loaded, const cli::EngineCall& call, exporters::ModelCard& card) {
@@ -276,8 +300,10 @@ Written write_weights(const CheckpointedRun& loaded, const cli::EngineCall& call
                                           .directory = call.options<cli::ExportOptions>().output,
                                           .tokenizer = tokenizer_beside(call, card)};
   const model::NetworkConfig& network = loaded.run->experiment.model.network;
-  return {.model = request.directory,
-          .files = pretrained::export_weights(*loaded.run->model, network, card.facts, request)};
+  Written written{.model = request.directory,
+                  .files = pretrained::export_weights(*loaded.run->model, network, card.facts, request)};
+  if (request.tokenizer) write_generation_files(call, card, request.directory, written.files);
+  return written;
 }
 
 /// Writes the repository or archive that a server loads. The graph within is verified like any other.
@@ -310,8 +336,10 @@ void write_card(const exporters::ModelCard& card, const cli::EngineCall& call, W
     written.files.push_back(output / name);
   }
   const bool has_tokenizer = graph_file_name(card.format) != nullptr && card.facts.vocab_size > 0;
-  if (const auto path = tokenizer_path(call); has_tokenizer && path && *path != "bytes")
+  if (const auto path = tokenizer_path(call); has_tokenizer && path && *path != "bytes") {
     for (fs::path& file : pretrained::copy_tokenizer(*path, output)) written.files.push_back(std::move(file));
+    write_chat_template(call, output, written.files);
+  }
 }
 
 /// Returns the known problems with building a TensorRT engine of an ONNX file; none if it is no ONNX file.

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "dataset/chat_prompt.h"
 #include "engine.h"
 #include "exporters/gguf/export_gguf.h"
 
@@ -43,14 +44,18 @@ int export_gguf_file(const cli::EngineCall& given) {
   if (loaded.replaced != nullptr || loaded.quantization != nullptr)
     throw core::Error(loaded.checkpoint + " has no weights in floating point, of which GGUF files are made")
         .hint("export the checkpoint that it was made from");
-  const exporters::ModelCard card =
+  exporters::ModelCard card =
       card_of(loaded, call, exporters::ArtefactFormat::safetensors, {}, loaded.quantization.get());
   exporters::GgufRequest request{.path = file_of(options), .name = card.name, .type = type_of(options.outtype)};
   const std::optional<std::string> tokenizer = tokenizer_path(call);
-  if (tokenizer && *tokenizer != "bytes")
+  if (tokenizer && *tokenizer != "bytes") {
     request.tokenizer = *tokenizer;
-  else
+    const auto chat = dataset::trained_chat(call.loaded.experiment.dataset.source, *open_tokenizer(call));
+    if (chat) request.chat_template = chat->source;
+    if (chat) card.facts.end_of_answer = chat->end;
+  } else {
     core::log().info("the file gets no vocabulary: the dataset has no tokenizer with files");
+  }
   const std::vector<std::string> otherwise =
       exporters::export_gguf(*loaded.run->model, loaded.run->experiment.model.network, card.facts, request);
   if (!otherwise.empty())

@@ -40,7 +40,24 @@ std::optional<ChatConfig> chat_of(const SourceConfig& source) {
   return std::nullopt;
 }
 
+Conversation question_of(const std::string& question) {
+  Conversation conversation{.messages = nlohmann::ordered_json::array(), .tools = nullptr, .place = "the prompt"};
+  conversation.messages.push_back({{"role", "user"}, {"content", question}});
+  return conversation;
+}
+
 }  // namespace
+
+std::optional<TrainedChat> trained_chat(const SourceConfig& source, const tokenizer::Tokenizer& tokenizer) {
+  const std::optional<ChatConfig> chat = chat_of(source);
+  if (!chat) return std::nullopt;
+  ChatConfig config = *chat;
+  if (!config.date) config.date = today();
+  const ChatFormat format(config);
+  return TrainedChat{.source = format.source(),
+                     .is_of_tokenizer = !chat->chat_template,
+                     .end = end_of_answer(format, question_of("a"), tokenizer)};
+}
 
 std::optional<ChatPrompt> chat_prompt(const SourceConfig& source, const tokenizer::Tokenizer& tokenizer,
                                       const std::string& question) {
@@ -49,8 +66,7 @@ std::optional<ChatPrompt> chat_prompt(const SourceConfig& source, const tokenize
   ChatConfig config = *chat;
   if (!config.date) config.date = today();
   const ChatFormat format(config);
-  Conversation conversation{.messages = nlohmann::ordered_json::array(), .tools = nullptr, .place = "the prompt"};
-  conversation.messages.push_back({{"role", "user"}, {"content", question}});
+  Conversation conversation = question_of(question);
   return ChatPrompt{.text = format.render(conversation, 1, true).text,
                     .end = end_of_answer(format, std::move(conversation), tokenizer)};
 }
