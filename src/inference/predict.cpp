@@ -148,22 +148,24 @@ std::vector<Word> words_of(const std::string& text) {
   return words;
 }
 
-/// Answers with tags. A word's tag is that of its first piece, as in training.
+/// Answers with tags. A word's tag is that of its first piece, as in training. A word that the normalizer removes, or
+/// that the cut removes, has no tag.
 class TagAnswers final : public Answers {
  public:
   explicit TagAnswers(AnswerOptions options) : options_(std::move(options)) {}
 
   Json of(const at::Tensor& output, const PredictionInput& input) const override {
     Json tags = Json::array();
-    std::size_t piece = 0;
     const tokenizer::Encoding& encoding = input.encoding;
-    for (const Word& word : words_of(input.text)) {
-      const auto is_of_word = [&](std::size_t i) {
-        const tokenizer::TextRange& range = encoding.offsets[i];
-        return encoding.is_special[i] == 0 && range.end > word.begin && range.begin < word.end;
-      };
-      while (piece < encoding.ids.size() && !is_of_word(piece)) ++piece;
-      if (piece == encoding.ids.size()) break;  // the text was truncated
+    const std::vector<Word> words = words_of(input.text);
+    std::size_t next = 0;  // the first word without a tag
+    for (std::size_t piece = 0; piece < encoding.ids.size(); ++piece) {
+      if (encoding.is_special[piece] != 0) continue;
+      const tokenizer::TextRange& range = encoding.offsets[piece];
+      while (next < words.size() && words[next].end <= range.begin) ++next;
+      if (next == words.size()) break;
+      const Word& word = words[next];
+      if (range.end <= word.begin) continue;  // a later piece of the word before
       const Likeliest best = likeliest(output[static_cast<std::int64_t>(piece)], 1).front();
       const std::string name = class_name(options_, best.index);
       tags.push_back({{"word", word.text},
@@ -171,6 +173,7 @@ class TagAnswers final : public Answers {
                       {"score", rounded(best.probability)},
                       {"begin", word.begin},
                       {"end", word.end}});
+      ++next;
     }
     return {{"tags", tags}};
   }

@@ -139,6 +139,18 @@ class Predict(unittest.TestCase):
         self.assertEqual(answer["tags"][2]["tag"], "PLACE")
         self.check_the_same(config, [answer], stdin="é is Rome\n")
 
+    def test_a_word_without_pieces_has_no_tag(self):
+        (self.root / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "king", "of", "france"]) + "\n")
+        (self.root / "tags.txt").write_text("the O\nking PERSON\nof O\nfrance PLACE\n\n" * 12)
+        config = self.trained(TAGS.replace("tokenizer: bytes", "tokenizer: ROOT/vocab.txt"), "pieces")
+        # BERT's normalizer removes U+200B and U+00AD.
+        result = self.predict(config, stdin="the king of france\nthe king \u200b of france\n\u200b\u00ad the king of france \u200b\nthe\u200bking of\n")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        right = [("the", "O"), ("king", "PERSON"), ("of", "O"), ("france", "PLACE")]
+        answers = [[(t["word"], t["tag"]) for t in answer["tags"]] for answer in lines(result)]
+        self.assertEqual(answers[:3], [right] * 3)
+        self.assertEqual([word for word, _ in answers[3]], ["the\u200bking", "of"])
+
     def test_rows_of_a_table(self):
         rows = [(x, y, "left" if x < 0 else "right") for x in (-3, -2, -1, 1, 2, 3) for y in range(8)]
         (self.root / "train.csv").write_text("x,y,kind\n" + "".join(f"{x},{y},{k}\n" for x, y, k in rows))
