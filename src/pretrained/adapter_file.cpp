@@ -10,6 +10,7 @@
 #include "core/json.h"
 #include "model/adapter_json.h"
 #include "pretrained/adapter_names.h"
+#include "pretrained/model_info.h"
 #include "pretrained/state_dict_adapter.h"
 #include "pretrained/torch_file.h"
 
@@ -48,6 +49,23 @@ void check_scale(const fs::path& path, const model::AdapterJson& file, const mod
       .hint("leave model.lora.rank and alpha out, so that adapter_config.json gives them");
 }
 
+/// Refuses a file that trains one use of a matrix that the embedding and the output layer share. peft trains a copy for
+/// this use, and the other use keeps the base's values.
+void check_tied(const fs::path& path, const nlohmann::json& config, const checkpoint::TensorMap& tensors,
+                const model::NetworkConfig& network, model::Model& model) {
+  const auto saved = config.find("modules_to_save");
+  if (saved == config.end() || saved->is_null() || config.value("ensure_weight_tying", false)) return;
+  const model::ModelTraits& traits = config::traits_of(network);
+  const std::string embedding(*traits.embedding);
+  const std::string output(*traits.tied_output);
+  bool is_tied = !output.empty() && model_info_of(model, {}).num_outputs == 0;
+  model.visit_parameters([&](const std::string& name, model::TensorDecl&) { is_tied = is_tied && name != output; });
+  if (!is_tied || !(tensors.contains(embedding) || tensors.contains(output))) return;
+  throw core::Error(path.string() + ": modules_to_save " + saved->dump() + ": " + embedding +
+                    " is the output layer, too, and peft trains a copy for one of the two")
+      .hint("train the adapters anew with ensure_weight_tying, or without the embedding and the output layer");
+}
+
 checkpoint::TensorMap read_tensors(const fs::path& directory) {
   for (const char* name : {"adapter_model.safetensors", "adapter_model.bin"}) {
     const fs::path path = directory / name;
@@ -72,7 +90,9 @@ checkpoint::TensorMap read_adapters(const fs::path& directory, const model::Netw
   constexpr std::string_view kPrefix = "base_model.model.";
   for (const auto& [name, tensor] : read_tensors(directory))
     tensors[name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name] = tensor;
-  return as_named_here(adapters_from_transformers(tensors, network, lora.rank), network, model);
+  checkpoint::TensorMap named = as_named_here(adapters_from_transformers(tensors, network, lora.rank), network, model);
+  check_tied(config, read_object(config), named, network, model);
+  return named;
 }
 
 model::ModelConfig with_adapters_of(model::ModelConfig config, const fs::path& directory) {

@@ -128,6 +128,29 @@ class PretrainedWeights(InScratch):
         self.assertIn(hint, self.refused("check", self.config(VIT[:-1] + ", init_from: bert-base-uncased}")))
         self.assertIn(hint, self.refused("train", self.config(VIT[:-1] + ", init_from: bert-base-uncased}")))
 
+    def test_adapters_that_train_one_use_of_a_shared_matrix_are_refused(self):
+        try:
+            import peft
+            import transformers
+        except ImportError:
+            self.skipTest("no peft for Python")
+        (self.root / "text.txt").write_text("abcdefgh" * 100)
+        network = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+            vocab_size=257, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48, max_position_embeddings=64, tie_word_embeddings=True))
+        network.save_pretrained(self.root / "base")
+        adapted = peft.get_peft_model(network, peft.LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"], task_type="CAUSAL_LM"))
+        adapted.save_pretrained(self.root / "adapter")
+        config = write_experiment(self.root, f"""
+name: adapters
+dataset: {{kind: text_lm, train: {self.root}/text.txt, tokenizer: bytes, seq_len: 16, batch_size: 2, cache_dir: {self.root}/cache}}
+model: {{init_from: {self.root}/base, lora: {{init_from: {self.root}/adapter}}}}
+train: {{steps: 1, eval_every: 0}}
+device: {{kind: cpu}}
+""", "adapters.yaml")
+        told = run("train", config, "--run-dir", self.root / "run", cwd=self.root)
+        self.assertEqual(told.returncode, 1, told.stderr)
+        self.assertIn('adapter_config.json: modules_to_save ["embed_tokens"]: model.embed_tokens.weight is the output layer, too', told.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
