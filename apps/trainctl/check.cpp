@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "core/error.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "engine_call.h"
 #include "experiment/load.h"
@@ -50,10 +51,10 @@ int check(const CheckRequest& options) {
       if (options.json)
         listed.push_back({{"where", problem.where}, {"path", problem.path}, {"message", problem.message}});
       else
-        std::fprintf(stderr, "%s\n", problem.text().c_str());
+        core::print(stderr, "%s\n", problem.text().c_str());
     }
     document.push_back({{"file", config}, {"problems", std::move(listed)}});
-    if (!options.json && problems.empty() && own == core::kExitDone) std::printf("%s: ok\n", config.c_str());
+    if (!options.json && problems.empty() && own == core::kExitDone) core::print(stdout, "%s: ok\n", config.c_str());
   }
   if (options.json) std::printf("%s\n", document.dump(2).c_str());
   return num_problems == 0 ? result : core::kExitUsage;

@@ -8,6 +8,7 @@
 #include "cluster_model.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "load_plugin.h"
 #include "wrong_use.h"
@@ -86,7 +87,10 @@ int plan_cluster(const ExperimentOptions& experiment, const PlanOptions& plan, c
                                        .cost_per_hour = plan.cost_per_hour,
                                        .explains = options.explain};
   if (!options.html.empty()) core::write_file_atomically(options.html, cluster::format_html(subject));
-  std::printf("%s", (json ? cluster::format_json(subject) + "\n" : cluster::format_report(subject)).c_str());
+  if (json)
+    std::printf("%s\n", cluster::format_json(subject).c_str());
+  else
+    core::print(stdout, "%s", cluster::format_report(subject).c_str());
   return core::kExitDone;
 }
 

@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "load_plugin.h"
 #include "measured_process.h"
@@ -100,7 +101,10 @@ Compared what_is_compared(const CompareOptions& options) {
 template <class Report>
 int show(const CompareOptions& options, const Report& report) {
   if (!options.html.empty()) core::write_file_atomically(options.html, compare::format_html(report));
-  std::printf("%s", (options.json ? compare::format_json(report) + "\n" : compare::format_table(report)).c_str());
+  if (options.json)
+    std::printf("%s\n", compare::format_json(report).c_str());
+  else
+    core::print(stdout, "%s", compare::format_table(report).c_str());
   return core::kExitDone;
 }
 

@@ -9,6 +9,7 @@
 
 #include "command.h"
 #include "core/error.h"
+#include "core/terminal.h"
 #include "core/version.h"
 #include "library_findings.h"
 #include "machine_findings.h"
@@ -58,13 +59,13 @@ void print_entry(const std::string& subject, const std::string& text, std::size_
     bool is_first = true;
     for (std::string word; words >> word; is_first = false) {
       if (!is_first && line.size() + 1 + word.size() > columns()) {
-        std::printf("%s\n", line.c_str());
+        core::print(stdout, "%s\n", line.c_str());
         line = std::string(margin + 2, ' ') + word;
         continue;
       }
       line += (is_first ? "" : " ") + word;
     }
-    std::printf("%s\n", line.c_str());
+    core::print(stdout, "%s\n", line.c_str());
   }
 }
 
@@ -78,9 +79,9 @@ void print_table(const std::vector<Finding>& findings) {
     if (!finding.hint.empty()) print_entry("", "try: " + finding.hint, kSubjectWidth);
   }
   if (num_problems == 0)
-    std::printf("\nno problem found\n");
+    core::print(stdout, "\nno problem found\n");
   else
-    std::printf("\n%zu %s; a run is affected only if its config uses that part\n", num_problems,
+    core::print(stdout, "\n%zu %s; a run is affected only if its config uses that part\n", num_problems,
                 num_problems == 1 ? "problem" : "problems");
 }
 

@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "fold_results.h"
 #include "load_plugin.h"
@@ -178,7 +179,7 @@ int train_folds(FoldsOptions options) {
   if (options.run.json)
     std::printf("%s\n", document.dump(2).c_str());
   else if (!last.empty())
-    std::printf("%lld folds in %s, last evaluation of each:\n%s", static_cast<long long>(options.num_folds),
+    core::print(stdout, "%lld folds in %s, last evaluation of each:\n%s", static_cast<long long>(options.num_folds),
                 parent.c_str(), as_table(last).c_str());
   return core::kExitDone;
 }

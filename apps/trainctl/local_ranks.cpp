@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/local_ranks.h"
 #include "core/stop_signals.h"
+#include "core/terminal.h"
 #include "machine/limits.h"
 #include "rank_process.h"
 
@@ -114,7 +115,7 @@ class LocalRanks {
              ::strsignal(number) + (number == SIGKILL ? "; by a person, or for want of memory?)" : ")") + "\n";
     }
     text += failed.output();
-    std::fputs(text.c_str(), stderr);
+    core::print(stderr, "%s", text.c_str());
   }
 
   int exit_code_of_stopped() const {

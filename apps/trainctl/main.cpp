@@ -11,6 +11,7 @@
 #include "complete.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "load_plugin.h"
@@ -81,7 +82,7 @@ int run(int argc, char** argv) {
     const UnknownOption unknown = chosen.empty() ? UnknownOption() : find_unknown_option(*chosen.front(), words);
     const std::string problem = unknown.problem.empty() ? error.what() : unknown.problem;
     const std::string advice = unknown.advice.empty() ? help : unknown.advice;
-    std::fprintf(stderr, "trainctl: %s\n  try: %s\n", problem.c_str(), advice.c_str());
+    core::print(stderr, "trainctl: %s\n  try: %s\n", problem.c_str(), advice.c_str());
     return core::kExitUsage;
   }
   return action();
@@ -99,14 +100,14 @@ static int run_and_report(int argc, char** argv) {
     return code;
   } catch (const trainctl::core::ConfigError& error) {
     for (const trainctl::core::Problem& problem : error.problems())
-      std::fprintf(stderr, "%s\n", problem.text().c_str());
+      trainctl::core::print(stderr, "%s\n", problem.text().c_str());
     return trainctl::core::kExitUsage;
   } catch (const std::exception& error) {
     trainctl::core::Error reported = trainctl::core::as_error(error);
     const bool is_ours = dynamic_cast<const trainctl::core::Error*>(&error) != nullptr;
     if (!is_ours && !reported.has_hint())
       reported.hint("no check of trainctl expected this; please report it with the experiment file");
-    std::fprintf(stderr, "trainctl: %s\n", reported.text().c_str());
+    trainctl::core::print(stderr, "trainctl: %s\n", reported.text().c_str());
     return trainctl::core::kExitFailed;
   }
 }

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/terminal.h"
 
 namespace trainctl::cli {
 namespace {
@@ -46,7 +47,7 @@ class TemporaryFile {
   try {
     code = call_engine(call);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", core::as_error(error).text().c_str());
+    core::print(stderr, "%s\n", core::as_error(error).text().c_str());
   }
   std::fflush(nullptr);
   ::_exit(code);

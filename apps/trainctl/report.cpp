@@ -4,6 +4,7 @@
 
 #include "command.h"
 #include "core/error.h"
+#include "core/terminal.h"
 #include "run_report/run_report.h"
 #include "wrong_use.h"
 
@@ -25,10 +26,10 @@ int report(const ReportOptions& options) {
   for (const std::string& run : options.runs) {
     try {
       if (!fs::is_directory(run)) throw core::Error(run + ": no such run directory");
-      std::printf("%s\n", run_report::write_report(run, options.output).c_str());
+      core::print(stdout, "%s\n", run_report::write_report(run, options.output).c_str());
     } catch (const core::Error& error) {
       if (options.runs.size() == 1) throw;
-      std::fprintf(stderr, "trainctl: %s\n", error.text().c_str());
+      core::print(stderr, "trainctl: %s\n", error.text().c_str());
       has_failed = true;
     }
   }

@@ -9,6 +9,7 @@
 #include "compare/text_table.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "runs/clean.h"
 #include "wrong_use.h"
@@ -88,7 +89,7 @@ void print_table(const std::vector<runs::RunEntry>& list) {
                     run.wall_s ? core::format_duration(*run.wall_s) : "–",
                     core::format_bytes(static_cast<double>(run.bytes))});
   }
-  std::printf("%s%s %s, %s\n", compare::align(rows).c_str(), core::format_count(list.size()).c_str(),
+  core::print(stdout, "%s%s %s, %s\n", compare::align(rows).c_str(), core::format_count(list.size()).c_str(),
               list.size() == 1 ? "run" : "runs", core::format_bytes(static_cast<double>(bytes)).c_str());
 }
 
@@ -100,7 +101,7 @@ int list(const RunsOptions& options) {
   }
   warn(list.problems);
   if (list.runs.empty())
-    std::printf("no run in %s%s\n", options.directory.c_str(),
+    core::print(stdout, "no run in %s%s\n", options.directory.c_str(),
                 options.filter.names.empty() && options.filter.states.empty() ? "" : " passes the filter");
   else
     print_table(list.runs);
@@ -132,15 +133,15 @@ int clean(CleanOptions options) {
   std::uint64_t bytes = 0;
   for (const runs::Removal& removal : plan.removals) {
     bytes += removal.bytes;
-    std::printf("%s %s (%s, %s)\n", options.yes ? "removes" : "would remove", removal.path.c_str(),
+    core::print(stdout, "%s %s (%s, %s)\n", options.yes ? "removes" : "would remove", removal.path.c_str(),
                 removal.reason.c_str(), core::format_bytes(static_cast<double>(removal.bytes)).c_str());
   }
   warn(plan.damaged);
   const int done = plan.damaged.empty() ? core::kExitDone : core::kExitFailed;
-  for (const std::string& kept : plan.kept) std::printf("keeps %s\n", kept.c_str());
+  for (const std::string& kept : plan.kept) core::print(stdout, "keeps %s\n", kept.c_str());
   const std::string directories = plan.removals.size() == 1 ? " directory, " : " directories, ";
   if (plan.removals.empty() || !options.yes) {
-    std::printf("%s%s%s%s\n", core::format_count(plan.removals.size()).c_str(), directories.c_str(),
+    core::print(stdout, "%s%s%s%s\n", core::format_count(plan.removals.size()).c_str(), directories.c_str(),
                 core::format_bytes(static_cast<double>(bytes)).c_str(),
                 plan.removals.empty() ? "" : "; nothing is removed yet, --yes removes them");
     return done;
@@ -148,7 +149,7 @@ int clean(CleanOptions options) {
   std::fflush(stdout);
   const runs::CleanResult result = runs::clean(plan, options.select.directory);
   warn(result.problems);
-  std::printf("removed %s%s%s\n", core::format_count(result.num_removed).c_str(),
+  core::print(stdout, "removed %s%s%s\n", core::format_count(result.num_removed).c_str(),
               result.num_removed == 1 ? " directory, " : " directories, ",
               core::format_bytes(static_cast<double>(result.bytes)).c_str());
   return result.problems.empty() ? done : core::kExitFailed;

@@ -11,6 +11,7 @@
 #include "config/read.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "tracking/config.h"
 #include "tracking/trackers/delivery.h"
@@ -75,7 +76,7 @@ void deliver_run(const tracking::DeliveryOptions& options) {
   std::int64_t count = 0;
   while (const std::int64_t delivered = delivery.deliver()) count += delivered;
   const bool has_ended = delivery.finish();
-  std::printf("%s: %s: %s %s%s, %s\n", options.run_directory.c_str(), options.target.kind.c_str(),
+  core::print(stdout, "%s: %s: %s %s%s, %s\n", options.run_directory.c_str(), options.target.kind.c_str(),
               core::format_count(count).c_str(), count == 1 ? "record" : "records",
               has_ended ? "" : " of a run that has not ended", delivery.place().c_str());
 }

@@ -45,6 +45,7 @@ class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
     spdlog::memory_buf_t formatted;
     formatter_->format(message, formatted);
     std::string line(formatted.data(), formatted.size());
+    line = without_controls(line);
     if (const std::optional<std::int64_t> columns = terminal_columns(descriptor_)) line = wrap_words(line, *columns);
     for (std::size_t done = 0; done < line.size();) {
       const ssize_t put = ::write(descriptor_, line.data() + done, line.size() - done);

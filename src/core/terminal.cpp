@@ -3,6 +3,9 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <cstdarg>
+
+#include "core/utf8.h"
 
 namespace trainctl::core {
 namespace {
@@ -64,6 +67,41 @@ std::string wrap_words(std::string_view text, std::int64_t columns) {
     begin = end + 1;
   }
   return wrapped;
+}
+
+std::string without_controls(std::string_view text) {
+  std::string shown;
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Sequence sequence = sequence_at_front(text.substr(at));
+    const char32_t code = sequence.is_valid ? decode_at(text, at).code : 0;
+    const bool is_control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+    const std::string_view bytes = text.substr(at, sequence.length);
+    at += sequence.length;
+    if (code == '\n' || code == '\t' || !is_control) {
+      shown += bytes;
+      continue;
+    }
+    for (const char byte : bytes) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+      shown += escaped;
+    }
+  }
+  return shown;
+}
+
+void print(std::FILE* stream, const char* format, ...) {
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::va_list again;
+  va_copy(again, arguments);
+  std::string text(static_cast<std::size_t>(std::max(0, std::vsnprintf(nullptr, 0, format, arguments))) + 1, '\0');
+  std::vsnprintf(text.data(), text.size(), format, again);
+  va_end(again);
+  va_end(arguments);
+  text.pop_back();
+  const std::string shown = without_controls(text);
+  std::fwrite(shown.data(), 1, shown.size(), stream);
 }
 
 }  // namespace trainctl::core

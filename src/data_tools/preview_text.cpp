@@ -2,6 +2,7 @@
 #include <array>
 #include <numeric>
 
+#include "core/terminal.h"
 #include "core/text.h"
 #include "data_tools/preview.h"
 
@@ -37,14 +38,11 @@ Mark mark_of(TokenFate fate, PreviewMarks marks) {
 /// not fill the rest of the line.
 std::string printable(const std::string& text, const Mark& mark) {
   std::string out;
-  for (const char byte : text) {
-    if (byte == '\n')
-      out +=
-          mark.begin.starts_with('\x1b') ? std::string(mark.end) + "\n" + std::string(mark.begin) : std::string("\n");
-    else if (byte == '\t' || static_cast<unsigned char>(byte) >= 0x20)
-      out += byte == '\x7f' ? '?' : byte;
+  for (const char byte : core::without_controls(text)) {
+    if (byte == '\n' && mark.begin.starts_with('\x1b'))
+      out += std::string(mark.end) + "\n" + std::string(mark.begin);
     else
-      out += '?';
+      out += byte;
   }
   return out;
 }
@@ -92,7 +90,7 @@ std::string shares(const Preview& preview) {
              kNames.at(i);
   out += "\nlongest:";
   for (const dataset::LongText& text : preview.longest)
-    out += " " + text.place + " " + core::format_count(text.num_tokens) + ";";
+    out += " " + core::without_controls(text.place) + " " + core::format_count(text.num_tokens) + ";";
   out.back() = '\n';
   return out;
 }
@@ -103,17 +101,17 @@ std::string preview_text(const Preview& preview, PreviewMarks marks) {
   std::string out = preview.kind + ", " + preview.set + "\n";
   for (const PreviewSample& sample : preview.samples) {
     if (!sample.picture.empty()) {
-      out += sample.title + "\n";
+      out += core::without_controls(sample.title) + "\n";
       continue;
     }
-    out += "\n── " + sample.title + " ──\n";
-    for (const auto& [name, value] : sample.columns) out += "  " + name + ": " + value + "\n";
+    out += "\n── " + core::without_controls(sample.title) + " ──\n";
+    for (const auto& [name, value] : sample.columns) out += core::without_controls("  " + name + ": " + value) + "\n";
     if (!sample.pieces.empty()) out += text_of(sample.pieces, marks) + "\n";
   }
   const bool has_pictures = !preview.samples.empty() && !preview.samples.front().picture.empty();
   if (has_pictures) out += "--html writes a page with these pictures\n";
   if (!has_pictures) out += "\n" + shares(preview);
-  for (const std::string& remark : preview.remarks) out += remark + "\n";
+  for (const std::string& remark : preview.remarks) out += core::without_controls(remark) + "\n";
   const bool has_texts = !preview.samples.empty() && !preview.samples.front().pieces.empty();
   return has_texts ? out + legend(marks) : out;
 }

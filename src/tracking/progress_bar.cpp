@@ -87,8 +87,8 @@ class ProgressBar final : public Sink {
 
   void print_above(const std::string& line) {
     if (line.empty()) return;
-    write((is_shown_ ? std::string(kEraseLine) : "") + core::wrap_words(line, columns_of(descriptor_)) + "\n" +
-          (is_shown_ ? drawn() : ""));
+    write((is_shown_ ? std::string(kEraseLine) : "") +
+          core::wrap_words(core::without_controls(line), columns_of(descriptor_)) + "\n" + (is_shown_ ? drawn() : ""));
   }
 
   /// Takes the bar away: the last lines say more.

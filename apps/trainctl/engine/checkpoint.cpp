@@ -8,6 +8,7 @@
 #include "checkpoint/average.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "engine.h"
 #include "train/run/restore.h"
@@ -28,7 +29,7 @@ int run_checkpoint_consolidate(const cli::EngineCall& call) {
   warn_of(passed_over);
   checkpoint::consolidate(checkpoint, options.output,
                           options.everything ? checkpoint::Consolidated::everything : checkpoint::Consolidated::model);
-  std::printf("%s\n", options.output.c_str());
+  core::print(stdout, "%s\n", options.output.c_str());
   return core::kExitDone;
 }
 
@@ -57,8 +58,8 @@ int run_checkpoint_average(const cli::EngineCall& call) {
     core::log().warning(
         "BatchNorm's running statistics are the mean of the checkpoints', which is only near the "
         "statistics of the averaged weights; compare 'trainctl eval' with the last checkpoint");
-  for (const fs::path& source : sources) std::printf("averaged %s\n", source.c_str());
-  std::printf("written to %s\n", output.c_str());
+  for (const fs::path& source : sources) core::print(stdout, "averaged %s\n", source.c_str());
+  core::print(stdout, "written to %s\n", output.c_str());
   return core::kExitDone;
 }
 
@@ -71,8 +72,8 @@ int run_checkpoint_verify(const cli::EngineCall& call) {
   if (call.json) {
     std::printf("%s\n", nlohmann::ordered_json{{"sound", sound}, {"damaged", damaged}}.dump(2).c_str());
   } else {
-    for (const auto& path : sound) std::printf("%s: sound\n", path.get<std::string>().c_str());
-    for (const std::string& what : damaged) std::printf("%s\n", what.c_str());
+    for (const auto& path : sound) core::print(stdout, "%s: sound\n", path.get<std::string>().c_str());
+    for (const std::string& what : damaged) core::print(stdout, "%s\n", what.c_str());
   }
   return damaged.empty() ? core::kExitDone : core::kExitFailed;
 }

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "data_tools/inspect.h"
 #include "engine.h"
@@ -69,8 +70,8 @@ int run_config_new(const cli::EngineCall& call) {
     return core::kExitDone;
   }
   core::write_file_atomically(options.output, text);
-  std::fputs(suggestion.remarks.c_str(), stdout);
-  std::printf("written to %s; next: trainctl train %s\n", options.output.c_str(), options.output.c_str());
+  core::print(stdout, "%s", suggestion.remarks.c_str());
+  core::print(stdout, "written to %s; next: trainctl train %s\n", options.output.c_str(), options.output.c_str());
   return core::kExitDone;
 }
 

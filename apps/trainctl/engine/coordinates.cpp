@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "core/error.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "engine.h"
 #include "notice_printer.h"
@@ -41,22 +42,22 @@ std::vector<std::int64_t> widths_of(const model::ModelConfig& config, std::vecto
 }
 
 void print_values(const std::vector<double>& values) {
-  for (const double value : values) std::printf(" %9.3g", value);
+  for (const double value : values) core::print(stdout, " %9.3g", value);
 }
 
 void print(const train::CoordinateCheck& check) {
   std::size_t longest = 5;
   for (const train::BlockCoordinates& block : check.blocks) longest = std::max(longest, block.name.size());
   const auto name_width = static_cast<int>(longest);
-  std::printf("mean absolute change of each block's output in %lld updates, average of %lld seeds\n",
+  core::print(stdout, "mean absolute change of each block's output in %lld updates, average of %lld seeds\n",
               static_cast<long long>(check.options.steps), static_cast<long long>(check.options.seeds));
-  std::printf("%-*s", name_width, "width");
-  for (const std::int64_t width : check.options.widths) std::printf(" %9lld", static_cast<long long>(width));
-  std::printf("  %s\n", "slope");
+  core::print(stdout, "%-*s", name_width, "width");
+  for (const std::int64_t width : check.options.widths) core::print(stdout, " %9lld", static_cast<long long>(width));
+  core::print(stdout, "  %s\n", "slope");
   for (const train::BlockCoordinates& block : check.blocks) {
-    std::printf("%-*s", name_width, block.name.c_str());
+    core::print(stdout, "%-*s", name_width, block.name.c_str());
     print_values(block.change);
-    std::printf("  %+.2f\n", block.slope);
+    core::print(stdout, "  %+.2f\n", block.slope);
   }
 }
 
@@ -73,12 +74,13 @@ int run_coordinate_check(const cli::EngineCall& call) {
   print(check);
   const train::BlockCoordinates* const failure = check.failure();
   if (failure == nullptr) {
-    std::printf("the width doesn't change the size of updates: every slope is within ±%.2f\n", train::kLargestSlope);
+    core::print(stdout, "the width doesn't change the size of updates: every slope is within ±%.2f\n",
+                train::kLargestSlope);
   } else {
-    std::printf("the width changes the size of updates: the slope of %s is %+.2f; expected at most ±%.2f\n",
+    core::print(stdout, "the width changes the size of updates: the slope of %s is %+.2f; expected at most ±%.2f\n",
                 failure->name.c_str(), failure->slope, train::kLargestSlope);
     if (!experiment.model.mup)
-      std::printf("  try: model.mup.base_width: %lld\n", static_cast<long long>(check.options.widths.front()));
+      core::print(stdout, "  try: model.mup.base_width: %lld\n", static_cast<long long>(check.options.widths.front()));
   }
   core::flush_standard_output();
   return failure == nullptr ? core::kExitDone : core::kExitFailed;

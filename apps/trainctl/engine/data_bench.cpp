@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "dataset/loader/bad_samples.h"
 #include "engine.h"
@@ -106,20 +107,20 @@ std::string as_json(const Measured& m) {
 }
 
 void print_table(const Measured& m) {
-  std::printf("%s samples in %s, %s workers\n", core::format_count(m.samples).c_str(),
+  core::print(stdout, "%s samples in %s, %s workers\n", core::format_count(m.samples).c_str(),
               core::format_duration(m.seconds).c_str(), core::format_count(m.stats.workers).c_str());
-  std::printf("  opening              %.0f ms, then %.0f ms to the first batch\n", m.open_ms, m.first_batch_ms);
-  std::printf("  samples/s            %.1f\n", m.samples_per_s());
-  std::printf("  CPU s per 1,000      %.3f\n", m.cpu_s_per_1k());
-  std::printf("  peak memory          %.0f MiB\n", m.peak_rss_mib);
-  std::printf("  time of all threads  read %.0f %%, decode %.0f %%, transform %.0f %%\n",
+  core::print(stdout, "  opening              %.0f ms, then %.0f ms to the first batch\n", m.open_ms, m.first_batch_ms);
+  core::print(stdout, "  samples/s            %.1f\n", m.samples_per_s());
+  core::print(stdout, "  CPU s per 1,000      %.3f\n", m.cpu_s_per_1k());
+  core::print(stdout, "  peak memory          %.0f MiB\n", m.peak_rss_mib);
+  core::print(stdout, "  time of all threads  read %.0f %%, decode %.0f %%, transform %.0f %%\n",
               100 * m.share(m.stats.read_ms), 100 * m.share(m.stats.decode_ms), 100 * m.share(m.stats.transform_ms));
   if (const std::int64_t asked = m.stats.cache_hits + m.stats.cache_misses; asked > 0)
-    std::printf("  cache                %.0f %% of %s samples, %s\n",
+    core::print(stdout, "  cache                %.0f %% of %s samples, %s\n",
                 100 * static_cast<double>(m.stats.cache_hits) / static_cast<double>(asked),
                 core::format_count(asked).c_str(),
                 core::format_bytes(static_cast<double>(m.stats.cache_bytes)).c_str());
-  if (m.bad_samples > 0) std::printf("  bad samples          %s\n", core::format_count(m.bad_samples).c_str());
+  if (m.bad_samples > 0) core::print(stdout, "  bad samples          %s\n", core::format_count(m.bad_samples).c_str());
 }
 
 }  // namespace
@@ -137,7 +138,7 @@ int run_data_bench(const cli::EngineCall& call) {
   measured.open_ms = open_ms;
   for (const dataset::BadSampleReport& report : data.bad_samples->take()) core::log().info(report.what);
   if (call.json)
-    std::printf("%s\n", as_json(measured).c_str());
+    core::print(stdout, "%s\n", as_json(measured).c_str());
   else
     print_table(measured);
   return 0;

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "dataset/prepare.h"
 #include "engine.h"
@@ -40,14 +41,15 @@ nlohmann::ordered_json as_json(const std::vector<dataset::PreparedText>& texts) 
 
 void print_table(const std::vector<dataset::PreparedText>& texts) {
   for (const dataset::PreparedText& text : texts) {
-    std::printf("%s: %s in %s\n", text.part.c_str(), name_of(text.outcome), text.directory.c_str());
-    std::printf("  %s tokens, %s documents, %s of text\n", core::format_count(text.num_tokens).c_str(),
+    core::print(stdout, "%s: %s in %s\n", text.part.c_str(), name_of(text.outcome), text.directory.c_str());
+    core::print(stdout, "  %s tokens, %s documents, %s of text\n", core::format_count(text.num_tokens).c_str(),
                 core::format_count(text.num_documents).c_str(),
                 core::format_bytes(static_cast<double>(text.num_bytes)).c_str());
     if (text.outcome == dataset::Preparation::found)
-      std::printf("  checked in %s\n", core::format_duration(text.seconds).c_str());
+      core::print(stdout, "  checked in %s\n", core::format_duration(text.seconds).c_str());
     else
-      std::printf("  tokenised in %s, %.1f MB/s\n", core::format_duration(text.seconds).c_str(), megabytes_per_s(text));
+      core::print(stdout, "  tokenised in %s, %.1f MB/s\n", core::format_duration(text.seconds).c_str(),
+                  megabytes_per_s(text));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/terminal.h"
 #include "data_tools/preview.h"
 #include "engine.h"
 
@@ -31,7 +32,7 @@ int run_data_preview(const cli::EngineCall& call) {
   std::fputs(data_tools::preview_text(preview, marks_of_output()).c_str(), stdout);
   if (!options.html.empty()) {
     core::write_file_atomically(options.html, data_tools::preview_page(preview));
-    std::printf("%s\n", options.html.c_str());
+    core::print(stdout, "%s\n", options.html.c_str());
   }
   core::flush_standard_output();
   return core::kExitDone;

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "data_tools/sharding.h"
 #include "engine.h"
@@ -45,30 +46,30 @@ Json as_json(const data_tools::SetStatistics& set) {
 /// Tells of images whose EXIF orientation is not applied.
 void print_turned(const char* indent, std::int64_t turned) {
   if (turned > 0)
-    std::printf("%s%s %s stored turned or mirrored (EXIF orientation), and read so; exiftran -ai turns them\n",
+    core::print(stdout, "%s%s %s stored turned or mirrored (EXIF orientation), and read so; exiftran -ai turns them\n",
                 indent, core::format_count(turned).c_str(), turned == 1 ? "image is" : "images are");
 }
 
 void print_numbers(const char* name, const std::vector<double>& values) {
-  std::printf("  %-12s", name);
-  for (const double value : values) std::printf(" %.4f", value);
-  std::printf("\n");
+  core::print(stdout, "  %-12s", name);
+  for (const double value : values) core::print(stdout, " %.4f", value);
+  core::print(stdout, "\n");
 }
 
 void print_table(const data_tools::SetStatistics& set, const std::vector<std::string>& class_names) {
-  std::printf("%s: %s samples, %s read", set.part.c_str(), core::format_count(set.samples).c_str(),
+  core::print(stdout, "%s: %s samples, %s read", set.part.c_str(), core::format_count(set.samples).c_str(),
               core::format_count(set.read).c_str());
-  if (set.bad > 0) std::printf(", %s unreadable", core::format_count(set.bad).c_str());
-  std::printf(", %s each\n", core::format_bytes(set.bytes).c_str());
+  if (set.bad > 0) core::print(stdout, ", %s unreadable", core::format_count(set.bad).c_str());
+  core::print(stdout, ", %s each\n", core::format_bytes(set.bytes).c_str());
   if (set.width[2] > 0)
-    std::printf("  size         %s×%s to %s×%s, median %s×%s\n", core::format_count(set.width[0]).c_str(),
+    core::print(stdout, "  size         %s×%s to %s×%s, median %s×%s\n", core::format_count(set.width[0]).c_str(),
                 core::format_count(set.height[0]).c_str(), core::format_count(set.width[2]).c_str(),
                 core::format_count(set.height[2]).c_str(), core::format_count(set.width[1]).c_str(),
                 core::format_count(set.height[1]).c_str());
   print_turned("  ", set.turned);
   if (!set.mean.empty()) print_numbers("mean", set.mean), print_numbers("std", set.std);
   if (!set.class_counts.empty())
-    std::printf("  %s classes%s\n", core::format_count(set.class_counts.size()).c_str(),
+    core::print(stdout, "  %s classes%s\n", core::format_count(set.class_counts.size()).c_str(),
                 set.counted_in().c_str());
   for (std::size_t i = 0; i < set.class_counts.size() && i < kMostClassesShown; ++i)
     core::print(
@@ -78,7 +79,7 @@ void print_table(const data_tools::SetStatistics& set, const std::vector<std::st
             static_cast<double>(set.class_counts[i]) / static_cast<double>(std::max<std::int64_t>(1, set.read)), 1)
             .c_str());
   if (set.class_counts.size() > kMostClassesShown)
-    std::printf("  and %zu more classes (--json or --html has them)\n",
+    core::print(stdout, "  and %zu more classes (--json or --html has them)\n",
                 set.class_counts.size() - kMostClassesShown);
 }
 
@@ -103,7 +104,7 @@ int run_data_shard(const cli::EngineCall& call) {
                 {"bytes", report.bytes},
                 {"seconds", report.seconds}});
   else
-    std::printf("%s: %s shards (%s were there), %s samples, %s in %s\n", options.output.c_str(),
+    core::print(stdout, "%s: %s shards (%s were there), %s samples, %s in %s\n", options.output.c_str(),
                 core::format_count(shards).c_str(), core::format_count(report.kept).c_str(),
                 core::format_count(report.samples).c_str(),
                 core::format_bytes(static_cast<double>(report.bytes)).c_str(),
@@ -125,9 +126,9 @@ int run_data_verify(const cli::EngineCall& call) {
                 {"seconds", report.seconds}});
   } else {
     for (std::size_t i = 0; i < report.faults.size() && i < kMostFaultsShown; ++i)
-      std::printf("%s: %s\n", report.faults[i].name.c_str(), report.faults[i].what.c_str());
+      core::print(stdout, "%s: %s\n", report.faults[i].name.c_str(), report.faults[i].what.c_str());
     if (report.faults.size() > kMostFaultsShown)
-      std::printf("and %zu more (--json lists them)\n", report.faults.size() - kMostFaultsShown);
+      core::print(stdout, "and %zu more (--json lists them)\n", report.faults.size() - kMostFaultsShown);
     print_turned("", report.turned);
     core::print(
         stdout, "%s samples read, %s shards compared in %s: %s\n", core::format_count(report.samples).c_str(),
@@ -153,7 +154,7 @@ int run_data_stat(const cli::EngineCall& call) {
     return core::kExitDone;
   }
   for (const data_tools::SetStatistics& set : report.sets) print_table(set, report.class_names);
-  if (request.html) std::printf("%s\n", request.html->c_str());
+  if (request.html) core::print(stdout, "%s\n", request.html->c_str());
   return core::kExitDone;
 }
 

@@ -3,6 +3,7 @@
 
 #include "checkpointed_run.h"
 #include "core/error.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "engine.h"
 #include "notice_printer.h"
@@ -22,9 +23,9 @@ std::string as_json(const train::EvaluationResult& result, const CheckpointedRun
 }
 
 void print_table(const train::EvaluationResult& result, const CheckpointedRun& loaded, const std::string& split) {
-  std::printf("%s: %s set, %s samples\n", title(loaded).c_str(), split.c_str(),
+  core::print(stdout, "%s: %s set, %s samples\n", title(loaded).c_str(), split.c_str(),
               core::format_count(loaded.run->data.eval->num_samples()).c_str());
-  for (const auto& [name, value] : result.metrics) std::printf("  %-20s %.6g\n", name.c_str(), value);
+  for (const auto& [name, value] : result.metrics) core::print(stdout, "  %-20s %.6g\n", name.c_str(), value);
 }
 
 void refuse_missing_set(const dataset::DatasetConfig& dataset, const std::string& split) {
@@ -60,7 +61,7 @@ int run_eval(const cli::EngineCall& call) {
   }
   const train::EvaluationResult result = train::evaluate(*loaded.run, printer);
   if (call.json)
-    std::printf("%s\n", as_json(result, loaded, split).c_str());
+    core::print(stdout, "%s\n", as_json(result, loaded, split).c_str());
   else
     print_table(result, loaded, split);
   return 0;

@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "dataset/chat_prompt.h"
 #include "engine.h"
 #include "exporters/export_graph.h"
@@ -350,8 +351,8 @@ std::optional<std::vector<std::string>> tensorrt_problems_of(const exporters::Mo
 
 void tell_tensorrt(const std::vector<std::string>& problems) {
   if (problems.empty())
-    std::printf("TensorRT: no known incompatibility; scripts/tensorrt.sh builds the engine\n");
-  for (const std::string& problem : problems) std::printf("TensorRT: %s\n", problem.c_str());
+    core::print(stdout, "TensorRT: no known incompatibility; scripts/tensorrt.sh builds the engine\n");
+  for (const std::string& problem : problems) core::print(stdout, "TensorRT: %s\n", problem.c_str());
 }
 
 void tell_written(const CheckpointedRun& loaded, const cli::EngineCall& call, const Written& written,
@@ -367,10 +368,10 @@ void tell_written(const CheckpointedRun& loaded, const cli::EngineCall& call, co
     std::printf("%s\n", document.dump(2).c_str());
     return;
   }
-  std::printf("%s\n", title(loaded).c_str());
-  for (const auto& file : written.files) std::printf("  %s\n", file.c_str());
+  core::print(stdout, "%s\n", title(loaded).c_str());
+  for (const auto& file : written.files) core::print(stdout, "  %s\n", file.c_str());
   if (difference)
-    std::printf("largest difference from the live model: %.3g (%.2g of the largest output), on %lld samples\n",
+    core::print(stdout, "largest difference from the live model: %.3g (%.2g of the largest output), on %lld samples\n",
                 difference->absolute, difference->relative, static_cast<long long>(difference->num_samples));
   if (tensorrt) tell_tensorrt(*tensorrt);
 }

@@ -7,6 +7,7 @@
 #include "card.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "dataset/chat_prompt.h"
 #include "engine.h"
@@ -69,7 +70,7 @@ int export_gguf_file(const cli::EngineCall& given) {
                     .dump(2)
                     .c_str());
   else
-    std::printf("%s\n  %s\n", title(loaded).c_str(), request.path.c_str());
+    core::print(stdout, "%s\n  %s\n", title(loaded).c_str(), request.path.c_str());
   return 0;
 }
 

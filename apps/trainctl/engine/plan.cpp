@@ -4,6 +4,7 @@
 
 #include "choices.h"
 #include "core/error.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "engine.h"
 #include "machine/cpu.h"
@@ -133,7 +134,7 @@ int run_plan(const cli::EngineCall& given) {
     if (time) json["time"] = plan::time_json(*time);
     std::printf("%s\n", json.dump(2).c_str());
   } else {
-    std::printf("%s\n%s", plan::format_plan(title, plan.memory).c_str(),
+    core::print(stdout, "%s\n%s", plan::format_plan(title, plan.memory).c_str(),
                 time ? ("\n" + plan::format_time(*time) + "\n").c_str() : "");
   }
   return 0;

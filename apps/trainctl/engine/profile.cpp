@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "core/file.h"
+#include "core/terminal.h"
 #include "engine.h"
 #include "ranks.h"
 #include "train/loop/profile_loop.h"
@@ -64,7 +65,7 @@ class Profiling {
     if (call_.json)
       std::printf("%s", core::read_file(directory_ / "profile" / "summary.json").c_str());
     else
-      std::printf("%s", profiler::format_text(summary).c_str());
+      core::print(stdout, "%s", profiler::format_text(summary).c_str());
   }
 
   const cli::EngineCall& call_;

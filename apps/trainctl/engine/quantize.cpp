@@ -5,6 +5,7 @@
 #include "card.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/terminal.h"
 #include "dataset/calibration.h"
 #include "engine.h"
 #include "model/lora.h"
@@ -168,9 +169,9 @@ int run_quantize(const cli::EngineCall& call) {
   for (const auto& [name, text] : notes)
     core::write_file_atomically(std::filesystem::path(options.output) / name, text);
   if (call.json)
-    std::printf("%s\n", json.c_str());
+    core::print(stdout, "%s\n", json.c_str());
   else
-    std::printf("%s\n%s\nwritten to %s\n", title(loaded).c_str(), as_table(report, quantization).c_str(),
+    core::print(stdout, "%s\n%s\nwritten to %s\n", title(loaded).c_str(), as_table(report, quantization).c_str(),
                 options.output.c_str());
   return 0;
 }

@@ -1,6 +1,7 @@
 // What `plan --device here` asks of a process of its own: the steps of single ranks, timed, and nothing written.
 #include <cstdio>
 
+#include "core/terminal.h"
 #include "engine.h"
 #include "notice_printer.h"
 #include "plan/rehearsal/rehearse.h"
@@ -14,7 +15,7 @@ int run_rehearse(const cli::EngineCall& call) {
       plan::rehearse(call.loaded.experiment, {.world = options.world, .per_node = options.per_node}, notices);
   NoticePrinter printer;
   tell(printer, notices);
-  std::printf("%s\n", replay::format_traces(traces).c_str());
+  core::print(stdout, "%s\n", replay::format_traces(traces).c_str());
   return 0;
 }
 

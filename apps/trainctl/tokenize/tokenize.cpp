@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/terminal.h"
 #include "core/text.h"
 #include "tokenize_call.h"
 #include "tokenizer/tokenizer.h"
@@ -76,7 +77,7 @@ void each_line(std::istream& input, const std::string& name, const tokenizer::To
 }
 
 int usage(const char* message) {
-  std::fprintf(stderr, "trainctl: %s\n", message);
+  core::print(stderr, "trainctl: %s\n", message);
   return core::kExitUsage;
 }
 
@@ -88,7 +89,7 @@ int train(const TokenizeOptions& options) {
   fs::create_directories(options.output);
   const fs::path path = fs::path(options.output) / "tokenizer.json";
   core::write_file_atomically(path, json);
-  std::printf("%s: %s tokens\n", path.c_str(),
+  core::print(stdout, "%s: %s tokens\n", path.c_str(),
               core::format_count(tokenizer::load_tokenizer(path)->vocab_size()).c_str());
   return core::kExitDone;
 }
