@@ -1,5 +1,6 @@
 // Networks that the experiment lists layer by layer.
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "layer_graph/infer.h"
@@ -50,6 +51,19 @@ class ListedVocabularyHead final : public VocabularyHead {
   at::Tensor* bias_;    // [V], or null
 };
 
+/// Layers of a network without tokens, where attention knows all that it needs before the first batch.
+class ImageLayers final : public UnaryLayer {
+ public:
+  template <class... Args>
+  explicit ImageLayers(bool is_causal, Args&&... args)
+      : is_causal_(is_causal), layers_(child<ListLayer>("", std::forward<Args>(args)...)) {}
+  at::Tensor compute(const at::Tensor& input) override { return layers_.forward(input, {.is_causal = is_causal_}); }
+
+ private:
+  bool is_causal_;
+  ListLayer& layers_;
+};
+
 class LayerListModel final : public Model {
  public:
   LayerListModel(const LayersConfig& config, const InputSpec& input)
@@ -80,7 +94,7 @@ class LayerListModel final : public Model {
 
  protected:
   SequenceContext context(const ModelInput& input) const override {
-    if (!takes_tokens_) return {.is_causal = is_causal_};
+    if (!takes_tokens_) return {};
     core::ensure(input.cache == nullptr, "a list of layers keeps no keys and values");
     return make_context(input, is_causal_ ? Causality::causal : Causality::bidirectional);
   }
@@ -92,13 +106,20 @@ class LayerListModel final : public Model {
     const Shape& input = unit.begin == 0 ? first : shapes[unit.begin - 1];
     const auto* repeated = layers[unit.begin].layer.get_if<layer_graph::RepeatLayer>();
     if (repeated == nullptr || unit.end - unit.begin > 1)
-      return add_block(name, child<ListLayer>("", layers, unit, input, shapes, making_));
+      return add_list(name, "", layers, unit, input, shapes, making_);
     Shape shape = input;
     for (std::int64_t i = 0; i < repeated->times; ++i) {  // each time is a block
       const std::string own = name + "." + std::to_string(i);
-      add_block(own, child<ListLayer>(own, repeated->layers, shape, making_));
+      add_list(own, own, repeated->layers, shape, making_);
       shape = layer_graph::infer(repeated->layers, shape, making_.data, "").outputs.back();
     }
+  }
+
+  /// Adds a block. Its parameters' names begin with `prefix`.
+  template <class... Args>
+  void add_list(const std::string& name, const std::string& prefix, Args&&... args) {
+    if (takes_tokens_) return add_block(name, child<ListLayer>(prefix, std::forward<Args>(args)...));
+    add_block(name, child<ImageLayers>(prefix, is_causal_, std::forward<Args>(args)...));
   }
 
   void add_head(const LayersConfig& config, const std::vector<Shape>& shapes) {

@@ -201,7 +201,10 @@ void Model::add_vocabulary_head(std::string name, VocabularyHead& head) {
 }
 
 void name_spans(Model& model) {
-  model.visit_layers([](const std::string& name, Layer& layer) { layer.set_span_name(name); });
+  std::set<std::string> names;  // a layer without a name of its own is part of its parent's work
+  model.visit_layers([&](const std::string& name, Layer& layer) {
+    if (names.insert(name).second) layer.set_span_name(name);
+  });
   for (const Block& block : model.blocks()) block.layer->set_span_name(block.name);
 }
 

@@ -191,9 +191,11 @@ at::Tensor add_quantized(const at::Tensor& left, const at::Tensor& right, Then t
 at::Tensor batch_norm_quantized(const at::Tensor& input, const NormStatistics& norm, Then then, const QParams& levels) {
   static const c10::OperatorHandle plain = find_operator("quantized::batch_norm2d");
   static const c10::OperatorHandle relu = find_operator("quantized::batch_norm2d_relu");
-  return call(then == Then::relu ? relu : plain, input, norm.weight, norm.bias, norm.mean, norm.variance, norm.epsilon,
+  const at::Tensor image = input.dim() == 2 ? input.view({input.size(0), input.size(1), 1, 1}) : input;
+  return call(then == Then::relu ? relu : plain, image, norm.weight, norm.bias, norm.mean, norm.variance, norm.epsilon,
               levels.scale, levels.zero_point)
-      .toTensor();
+      .toTensor()
+      .view(input.sizes());
 }
 
 at::Tensor to_levels(const at::Tensor& value, const QParams& levels) {

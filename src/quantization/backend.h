@@ -116,6 +116,7 @@ struct NormStatistics {
   at::Tensor variance;
   double epsilon;
 };
+/// Normalizes an image [B, C, H, W] or rows [B, C].
 at::Tensor batch_norm_quantized(const at::Tensor& input, const NormStatistics& norm, Then then, const QParams& levels);
 
 /// float -> quint8.

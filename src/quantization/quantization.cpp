@@ -9,6 +9,12 @@
 #include "core/error.h"
 #include "core/name_pattern.h"
 #include "core/text.h"
+#include "model/layer_list/operators.h"
+#include "model/layers/batch_norm.h"
+#include "model/layers/convolution.h"
+#include "model/layers/embedding.h"
+#include "model/layers/layer_norm.h"
+#include "model/layers/rms_norm.h"
 #include "quantization/block/quantized_block.h"
 #include "quantization/layer/quantized_embedding.h"
 #include "quantization/layer/quantized_linear.h"
@@ -39,6 +45,31 @@ std::int64_t num_weights(model::Model& model, const std::string& layer) {
   return count;
 }
 
+/// Returns what a layer is called among the layers of a list, if it is one of them.
+std::string_view kind_of(const model::Layer& layer) {
+  if (dynamic_cast<const model::Convolution*>(&layer) != nullptr) return "conv2d";
+  if (dynamic_cast<const model::TransposedConvolution*>(&layer) != nullptr) return "conv_transpose2d";
+  if (dynamic_cast<const model::BatchNorm*>(&layer) != nullptr) return "batch_norm";
+  if (dynamic_cast<const model::LayerNorm*>(&layer) != nullptr) return "layer_norm";
+  if (dynamic_cast<const model::RmsNorm*>(&layer) != nullptr) return "rms_norm";
+  if (dynamic_cast<const model::GroupNorm*>(&layer) != nullptr) return "group_norm";
+  if (dynamic_cast<const model::LayerScale*>(&layer) != nullptr) return "layer_scale";
+  if (dynamic_cast<const model::Embedding*>(&layer) != nullptr) return "embedding";
+  if (dynamic_cast<const model::PositionEmbedding*>(&layer) != nullptr) return "position_embedding";
+  return "layer";
+}
+
+/// Returns the convolution as a block of its own.
+BlockGraph graph_of(model::Convolution& layer) {
+  const ConvolutionOp convolution{.weight = own_parameter(layer, "weight"),
+                                  .bias = own_parameter(layer, "bias"),
+                                  .shape = {.stride = {layer.spec().stride, layer.spec().stride},
+                                            .padding = {layer.spec().padding_or_same(), layer.spec().padding_or_same()},
+                                            .dilation = {layer.spec().dilation, layer.spec().dilation},
+                                            .groups = layer.spec().groups}};
+  return {.ops = {{.what = convolution, .inputs = {0}, .output = 1}}, .num_values = 2, .output = 1};
+}
+
 }  // namespace
 
 bool rounds_activations_ahead(QuantizationMethod method) {
@@ -61,6 +92,7 @@ Quantization::Quantization(model::Model& model, const QuantizationRecipe& recipe
   }
   add_layers();
   add_recurrences();
+  list_floats();
   check_patterns();
   if (parts_.empty()) throw core::Error("no layer of this model is left to quantize");
 }
@@ -141,6 +173,8 @@ void Quantization::add_blocks(const at::Tensor& example) {
       continue;
     }
     const std::string& prefix = names.at(found[i]->layer);
+    for (const BlockOp& op : found[i]->graph.ops)
+      if (const auto* leaf = std::get_if<LayerOp>(&op.what)) float_leaves_.insert(leaf->layer);
     std::set<std::string> kept;
     QuantizedBlockOptions options{
         .label = prefix.empty() ? model_.blocks()[i].name : "",
@@ -196,9 +230,15 @@ void Quantization::add_layers() {
   const WeightOnlyFormat format{.bits = recipe_.weight_bits, .group_size = recipe_.group_size};
   for (const Named& named : all) {
     if (auto* embedding = dynamic_cast<model::Embedding*>(named.layer)) {
-      if (embedding->weight().size(0) < kFewRows) continue;
+      const std::int64_t num_weights = embedding->weight().numel();
+      if (embedding->weight().size(0) < kFewRows) {
+        layers_.push_back({.name = named.name,
+                           .num_weights = num_weights,
+                           .kept_because = "embedding of fewer than " + core::format_count(kFewRows) + " rows"});
+        continue;
+      }
       const bool is_tied = head != nullptr && head->weight().data_ptr() == embedding->weight().data_ptr();
-      offer(named, embedding->weight().numel(), is_tied && !wants(head_name) ? head_name + " shares it" : "", [&] {
+      offer(named, num_weights, is_tied && !wants(head_name) ? head_name + " shares it" : "", [&] {
         auto table = quantized_table(*embedding);
         tables[embedding->weight().data_ptr()] = table.get();
         return table;
@@ -216,6 +256,20 @@ void Quantization::add_layers() {
                                                    .engine_workarounds = recipe_.engine_workarounds})
                          : dynamic_linear(*matrix, recipe_.backend);
             });
+    } else if (auto* convolution = dynamic_cast<model::Convolution*>(named.layer)) {
+      const std::string why_not = rounds_activations_ahead(recipe_.method)
+                                      ? ""
+                                      : "conv2d: " + std::string(config::name_of(recipe_.method)) +
+                                            " rounds matrices alone; static converts convolutions";
+      offer(named, own_parameter(*convolution, "weight").numel(), why_not, [&] {
+        return quantized_block(*convolution, graph_of(*convolution),
+                               {.observer = observer(),
+                                .result = BlockResult::floats,
+                                .backend = recipe_.backend,
+                                .engine_workarounds = recipe_.engine_workarounds,
+                                .is_quantized = [](const std::string&) { return true; },
+                                .trained = [this, &named](const std::string&) { return trained(named.name); }});
+      });
     }
   }
   if (head == nullptr) return;
@@ -246,6 +300,33 @@ void Quantization::add_recurrences() {
     parts_.push_back({name, stand_in.get()});
     lstm->set_override(std::move(stand_in));
   }
+}
+
+/// Lists the layers with weights that no stand-in has.
+void Quantization::list_floats() {
+  std::set<const model::Layer*> covered;
+  std::set<std::string> listed;
+  for (const LayerChoice& layer : layers_) listed.insert(layer.name);
+  model_.visit_layers([&](const std::string& name, model::Layer& layer) {
+    auto* unary = dynamic_cast<model::UnaryLayer*>(&layer);
+    if (unary != nullptr && unary->stand_in() != nullptr)
+      layer.visit_layers([&](const std::string&, model::Layer& below) {
+        if (!float_leaves_.contains(&below)) covered.insert(&below);
+      });
+    if (covered.contains(&layer) || listed.contains(name)) return;
+    constexpr std::string_view kWeight = ".weight";
+    std::int64_t count = 0;
+    std::string path;  // some layers have their parent's name, and their parameters the rest
+    layer.visit_own_parameters([&](model::TensorDecl& decl) {
+      if (count == 0) path = join(name, decl.name);
+      count += decl.value.numel();
+    });
+    if (path.ends_with(kWeight)) path.resize(path.size() - kWeight.size());
+    if (count > 0 && !listed.contains(path))
+      layers_.push_back({.name = path,
+                         .num_weights = count,
+                         .kept_because = std::string(kind_of(layer)) + " has no eight-bit form here"});
+  });
 }
 
 void Quantization::watch() {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,7 @@ class Quantization {
   void add_blocks(const at::Tensor& example);
   void add_layers();
   void add_recurrences();
+  void list_floats();
   void add(const std::string& name, model::UnaryLayer& layer, std::unique_ptr<QuantizedLayer> stand_in);
   bool wants(const std::string& name);
   const TrainedLevels* trained(const std::string& name) const;
@@ -90,6 +92,7 @@ class Quantization {
   std::vector<Part> parts_;
   std::vector<LayerChoice> layers_;
   std::vector<std::string> used_patterns_;
+  std::set<const model::Layer*> float_leaves_;  // of blocks
 };
 
 /// Bytes of parameters and buffers, each once.

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
@@ -113,8 +114,10 @@ std::string as_table(const QuantizationReport& report, const Quantization& quant
   for (const LayerError& layer : layers) {
     text += line("  %-38s %9.4f%s", layer.layer.c_str(), layer.relative_error, in_words(layer.metrics).c_str());
   }
+  std::map<std::string, std::vector<std::string>> kept;  // by why
   for (const LayerChoice& layer : quantization.layers())
-    if (!layer.kept_because.empty()) text += "stays in float: " + layer.name + " (" + layer.kept_because + ")\n";
+    if (!layer.kept_because.empty()) kept[layer.kept_because].push_back(layer.name);
+  for (const auto& [why, names] : kept) text += "stays in float: " + core::list_words(names) + " (" + why + ")\n";
   return text;
 }
 

@@ -18,6 +18,30 @@ train: {steps: 12, log_every: 1}
 checkpoint: {every: 6, keep_last: 3}
 device: {kind: cpu}
 """
+# An image's class is told by its colors and edges, so that a few steps train it.
+LISTED = EXPERIMENT.replace("model: {kind: resnet18, stem: cifar}", """model:
+  kind: layers
+  layers:
+    - {kind: conv2d, channels: 32, bias: false}
+    - batch_norm
+    - relu
+    - kind: residual
+      layers: [{kind: conv2d, channels: 64, stride: 2, bias: false}, batch_norm, relu, {kind: conv2d, channels: 64, bias: false}, batch_norm]
+      shortcut: [{kind: conv2d, channels: 64, kernel_size: 1, stride: 2, bias: false}, batch_norm]
+    - relu
+    - {kind: conv2d, channels: 128, kernel_size: 1}
+    - {kind: depthwise_conv2d, name: spread}
+    - silu
+    - kind: multiply
+      branches: [[], [{kind: global_avg_pool, keep_dims: true}, {kind: conv2d, channels: 32, kernel_size: 1}, relu, {kind: conv2d, channels: 128, kernel_size: 1}, sigmoid]]
+    - {kind: concat, branches: [[], [{kind: conv2d, channels: 64}, {kind: group_norm, groups: 8}, relu6]]}
+    - {kind: conv2d, channels: 64, kernel_size: 1}
+    - relu
+    - global_avg_pool
+    - {kind: linear, features: 32}
+    - batch_norm
+    - relu
+    - linear""")
 FOR_EIGHT_BITS = EXPERIMENT + "quantization: {kind: qat, start_step: 3, freeze_observers_step: 9, freeze_batch_norm_step: 10}\n"
 
 
@@ -81,6 +105,28 @@ class Quantize(unittest.TestCase):
         self.assertEqual(len(tables["costs"]), 3 + len(report["before"]["metrics"]))
         self.assertEqual({row[0][0] for row in tables["layers"]}, {layer["name"] for layer in report["layers"]})
         self.assertEqual(facts["method"], "static")
+
+    def test_listed_layers_become_bytes_and_graphs_that_agree(self):
+        qat = LISTED + "quantization: {kind: qat, start_step: 3}\n"
+        for method, text in (("static", LISTED), ("qat", qat)):
+            config = write_experiment(self.root, text, f"listed_{method}.yaml")
+            trained = self.root / f"listed_{method}"
+            result = run("train", config, "--run-dir", trained, "--no-progress")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            output, report = self.quantize(f"listed_{method}_int8", "--method", method, config=config, checkpoint=trained)
+            self.assertLess(report["size_ratio"], 0.3)
+            self.assertLess(abs(report["after"]["metrics"]["accuracy"] - report["before"]["metrics"]["accuracy"]), 0.02)
+            kept = {layer["name"]: layer["kept_because"] for layer in report["layers"] if not layer["quantized"]}
+            self.assertEqual(set(kept), {"9.branches.1.1"})
+            self.assertIn("group_norm", kept["9.branches.1.1"])
+            self.assertEqual(self.evaluate(output, config), report["after"]["metrics"])
+            graph = self.root / f"listed_{method}_onnx"
+            result = run("export", config, "--checkpoint", output, "--format", "onnx", "--output", graph)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertAlmostEqual(self.evaluate(graph / "model.onnx", config)["loss"], report["after"]["metrics"]["loss"], delta=0.02)
+        _, report = self.quantize("listed_dynamic", "--method", "dynamic", config=config, checkpoint=trained)
+        kept = {layer["name"]: layer["kept_because"] for layer in report["layers"] if not layer["quantized"]}
+        self.assertTrue(kept["0"].startswith("conv2d"), kept)
 
     def test_what_cannot_be_done_is_refused(self):
         for words, arguments in {

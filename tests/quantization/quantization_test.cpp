@@ -6,9 +6,13 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <map>
 
+#include "config/parse.h"
+#include "config/read.h"
 #include "core/error.h"
 #include "quantization/backend.h"
 #include "quantization/measure.h"
@@ -65,6 +69,16 @@ at::Tensor some_images(std::int64_t count) {
       .view({count, 3, 16, 16})
       .contiguous(at::MemoryFormat::ChannelsLast);
 }
+/// Reads the network of configs/layers/`name`.yaml.
+model::LayersConfig listed(const std::string& name) {
+  config::Problems problems;
+  const auto file = config::parse_file(
+      std::filesystem::path(TRAINCTL_SOURCE_DIR) / "configs" / "layers" / (name + ".yaml"), problems);
+  const auto read = config::read<model::ModelConfig>(*file->find("model"), problems, "model");
+  problems.throw_if_any();
+  return *read.network.get_if<model::LayersConfig>();
+}
+
 at::Tensor some_ids(std::int64_t count) {
   return at::arange(count * 24, at::kLong).mul(37).remainder(128).view({count, 24});
 }
@@ -140,6 +154,56 @@ TEST_CASE("networks for images stay near the floats at a quarter of the size", "
   wide.depth = 10;
   wide.widen_factor = 2;
   check(wide, 0.27);
+}
+
+TEST_CASE("networks that are listed layer by layer are quantized as those of other kinds", "[quantization]") {
+  const at::Tensor images = some_images(8);
+  const testing::TemporaryDirectory scratch;
+  struct Listed {
+    std::string name;
+    double error;
+    double size;
+    std::vector<std::string> floats;  // kinds
+  };
+  for (const Listed& one : {Listed{"resnet20", 0.12, 0.27, {}},
+                            {"densenet", 0.12, 0.3, {}},
+                            {"mobilenet_v2", 0.25, 0.3, {}},
+                            {"efficientnet_b0", 0.25, 0.3, {}},
+                            {"unet", 0.12, 0.37, {"conv_transpose2d"}},
+                            {"image_transformer", 0.12, 0.3, {"layer_norm", "position_embedding"}}}) {
+    INFO(one.name);
+    auto model = made(listed(one.name), kImages);
+    auto looked_at = made(listed(one.name), kImages);
+    const Quantization choices(*looked_at, recipe(QuantizationMethod::static_), images.narrow(0, 0, 1));
+    for (const LayerChoice& layer : choices.layers()) {
+      INFO(layer.name << ": " << layer.kept_because);
+      const bool is_float = std::any_of(one.floats.begin(), one.floats.end(), [&](const std::string& kind) {
+        return layer.kept_because.starts_with(kind + " ");
+      });
+      CHECK(layer.kept_because.empty() != is_float);
+    }
+    const std::filesystem::path directory = scratch.path() / one.name;
+    const Outcome outcome = quantized(*model, recipe(QuantizationMethod::static_), images, directory);
+    CHECK(outcome.error < one.error);
+    CHECK(outcome.size < one.size);
+    auto again = made(listed(one.name), kImages);
+    load_quantized(*again, directory, at::zeros_like(images.narrow(0, 0, 1)));
+    const at::NoGradGuard no_grad;
+    CHECK(again->forward(images).equal(outcome.output));
+  }
+}
+
+TEST_CASE("layers that stay in float are listed with their kind", "[quantization]") {
+  auto model = made(listed("resnet20"), kImages);
+  const Quantization dynamic(*model, recipe(QuantizationMethod::dynamic), some_images(1));
+  std::map<std::string, std::int64_t> kinds;
+  std::int64_t num_weights = 0;
+  for (const LayerChoice& layer : dynamic.layers()) {
+    ++kinds[layer.kept_because.substr(0, layer.kept_because.find_first_of(" :"))];
+    num_weights += layer.num_weights;
+  }
+  CHECK(kinds == std::map<std::string, std::int64_t>{{"", 1}, {"batch_norm", 21}, {"conv2d", 21}});
+  CHECK(num_weights == 272'464);  // all but the ten biases of the last layer
 }
 
 TEST_CASE("every engine gives the same levels", "[quantization]") {

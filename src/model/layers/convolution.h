@@ -34,6 +34,7 @@ class Convolution final : public UnaryLayer {
   explicit Convolution(const ConvolutionSpec& spec);
   at::Tensor compute(const at::Tensor& input) override;  // [B, in, H, W] -> [B, out, H', W']
 
+  const ConvolutionSpec& spec() const { return spec_; }
   void set_winograd(kernels::Winograd winograd) { winograd_ = winograd; }
 
   ImageShape output_shape(const ImageShape& input) const;

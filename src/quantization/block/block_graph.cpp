@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/batch_norm.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/max_pool2d.h>
@@ -42,20 +43,31 @@ void lift_relu(BlockGraph& graph) {
   }
 }
 
-/// Folds a norm into the convolution before it: https://arxiv.org/abs/1712.05877, section 3.2.
+/// Multiplies the rows of a product's weight by what the norm multiplies its results by.
+template <class Product>
+void fold(Product& product, const NormStatistics& s) {
+  const at::Tensor factor = s.variance.add(s.epsilon).rsqrt().mul(s.weight);
+  const at::Tensor bias = product.bias.defined() ? product.bias : at::zeros_like(s.mean);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(product.weight.dim()), 1);
+  rows[0] = -1;
+  product.weight = product.weight.mul(factor.view(rows));
+  product.folded = factor;
+  product.bias = bias.sub(s.mean).mul(factor).add(s.bias);
+}
+
+/// Folds a norm into the product before it: https://arxiv.org/abs/1712.05877, section 3.2.
 bool fold_one_norm(BlockGraph& graph) {
   for (BlockOp& op : graph.ops) {
     auto* convolution = std::get_if<ConvolutionOp>(&op.what);
-    if (convolution == nullptr || op.then_relu) continue;
+    auto* linear = std::get_if<LinearOp>(&op.what);
+    if ((convolution == nullptr && linear == nullptr) || op.then_relu) continue;
     BlockOp* next = only_use(graph, op.output);
     const auto* norm = next == nullptr ? nullptr : std::get_if<BatchNormOp>(&next->what);
     if (norm == nullptr) continue;
-    const NormStatistics& s = norm->norm;
-    const at::Tensor factor = s.variance.add(s.epsilon).rsqrt().mul(s.weight);
-    const at::Tensor bias = convolution->bias.defined() ? convolution->bias : at::zeros_like(s.mean);
-    convolution->weight = convolution->weight.mul(factor.view({-1, 1, 1, 1}));
-    convolution->folded = factor;
-    convolution->bias = bias.sub(s.mean).mul(factor).add(s.bias);
+    if (convolution != nullptr)
+      fold(*convolution, norm->norm);
+    else
+      fold(*linear, norm->norm);
     op.norm_name = next->name;
     op.output = next->output;
     remove(graph, next);
@@ -112,6 +124,9 @@ at::Tensor compute_alone(const BlockOp& op, const std::vector<at::Tensor>& input
                                                 /*momentum=*/0, b.norm.epsilon, at::globalContext().userEnabledCuDNN());
                         },
                         [&](const AddOp&) { return x.add(inputs[1]); },
+                        [&](const MultiplyOp&) { return x.mul(inputs[1]); },
+                        [&](const ConcatOp& c) { return at::cat(inputs, c.dim); },
+                        [&](const LayerOp& l) { return l.layer->forward(x); },
                         [&](const ReluOp&) { return at::relu(x); },
                         [&](const MaxPoolOp& m) {
                           return at::max_pool2d(x, m.kernel, m.shape.stride, m.shape.padding, m.shape.dilation);

@@ -23,11 +23,20 @@ struct ConvolutionOp {
 struct LinearOp {
   at::Tensor weight;  // float [out, in]
   at::Tensor bias;
+  at::Tensor folded{};  // as a convolution's
 };
 struct BatchNormOp {
   NormStatistics norm;
 };
 struct AddOp {};
+struct MultiplyOp {};
+struct ConcatOp {
+  std::int64_t dim = 1;
+};
+/// A layer of the block that stays in floats.
+struct LayerOp {
+  model::UnaryLayer* layer;
+};
 struct ReluOp {};
 struct MaxPoolOp {
   std::vector<std::int64_t> kernel;
@@ -41,8 +50,8 @@ struct FlattenOp {
 struct DropOp {  // its input, in evaluation
 };
 
-using Computation =
-    std::variant<ConvolutionOp, LinearOp, BatchNormOp, AddOp, ReluOp, MaxPoolOp, AveragePoolOp, FlattenOp, DropOp>;
+using Computation = std::variant<ConvolutionOp, LinearOp, BatchNormOp, AddOp, MultiplyOp, ConcatOp, LayerOp, ReluOp,
+                                 MaxPoolOp, AveragePoolOp, FlattenOp, DropOp>;
 
 struct BlockOp {
   Computation what;
@@ -59,12 +68,15 @@ struct BlockGraph {
   std::size_t output = 0;
 };
 
-/// A block's graph, seen by running it on `example` in evaluation; none where it has an operator that isn't listed
-/// above, which `why` then names. The weights are the block's own.
+/// Returns a block's graph, seen by running it on `example` in evaluation. The weights are the block's own. A layer
+/// that computes something else than the operators listed above is a LayerOp. Outside of layers, such an operator
+/// leaves the block without a graph, and `why` names it. So does a norm of each token: it reads sums of which few
+/// features are far larger than the others (https://arxiv.org/abs/2208.07339). Levels for all of them are too coarse
+/// for the rest.
 std::optional<BlockGraph> capture(model::UnaryLayer& block, const at::Tensor& example, std::string& why);
 
-/// Returns the same function with BatchNorm folded into the convolution before it, and relu into the operator whose
-/// only use it is. The weights of folded operators are copies.
+/// Returns the same function with BatchNorm folded into the convolution or linear layer before it, and relu into the
+/// operator whose only use it is. The weights of folded operators are copies.
 BlockGraph fused(BlockGraph graph);
 
 /// How often each value is read; the block's output once more.

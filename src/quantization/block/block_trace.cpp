@@ -2,9 +2,14 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
+#include <torch/library.h>
 
+#include <functional>
 #include <map>
+#include <vector>
 
+#include "model/layers/layer_norm.h"
+#include "model/layers/rms_norm.h"
 #include "quantization/block/block_graph.h"
 
 namespace trainctl::quantization {
@@ -13,15 +18,45 @@ namespace {
 using torch::jit::Node;
 using torch::jit::Value;
 
+namespace tracer = torch::jit::tracer;
+
 /// A part of a block that has no eight-bit form here.
 struct Unsupported {
   std::string what;
 };
 
+/// A layer of a block that is one node of the block's graph if it can't be read from its operators.
+struct Leaf {
+  std::string name;
+  model::UnaryLayer* layer;
+};
+
+/// Returns the layers below which no other computes from one tensor to one tensor.
+std::vector<Leaf> leaves_of(model::UnaryLayer& block) {
+  std::vector<Leaf> leaves;
+  block.visit_layers([&](const std::string& name, model::Layer& layer) {
+    auto* unary = dynamic_cast<model::UnaryLayer*>(&layer);
+    if (unary == nullptr || unary == &block) return;
+    bool is_leaf = true;
+    layer.visit_layers([&](const std::string&, model::Layer& below) {
+      if (&below != &layer && dynamic_cast<model::UnaryLayer*>(&below) != nullptr) is_leaf = false;
+    });
+    if (is_leaf) leaves.push_back({name, unary});
+  });
+  return leaves;
+}
+
+constexpr const char* kLeaf = "trainctl::leaf";
+
+/// Declares the operator that stands for a leaf in graphs. It is never run.
+TORCH_LIBRARY_FRAGMENT(trainctl, library) {
+  library.def("leaf(Tensor input, int number) -> Tensor");
+}
+
 /// A reader that turns a traced graph into a BlockGraph.
 class Reader {
  public:
-  explicit Reader(model::UnaryLayer& block) {
+  Reader(model::UnaryLayer& block, const std::vector<Leaf>& leaves) : leaves_(leaves) {
     const auto enter = [&](const std::string& name, model::TensorDecl& decl) { names_[decl.value.data_ptr()] = name; };
     block.visit_parameters(enter);
     block.visit_buffers(enter);
@@ -42,6 +77,10 @@ class Reader {
 
   void add(const Node& node) {
     const std::string kind = node.kind().toUnqualString();
+    if (node.kind() == c10::Symbol::fromQualString(kLeaf)) {
+      const Leaf& leaf = leaves_.at(static_cast<std::size_t>(ivalue(at(node, "number")).toInt()));
+      return append(node, "input", LayerOp{leaf.layer}, leaf.name);
+    }
     if (node.kind().ns() != c10::namespaces::aten) throw Unsupported{node.kind().toQualString()};
     if (kind == "conv2d" || kind == "convolution" || kind == "_convolution") return add_convolution(node);
     if (kind == "linear")
@@ -52,6 +91,12 @@ class Reader {
     if (kind == "max_pool2d") return add_max_pool(node);
     if (kind == "dropout") return append(node, "input", DropOp{});
     if (kind == "add") return add_sum(node);
+    if (kind == "mul") return combine(node, "mul", MultiplyOp{}, {at(node, "self"), at(node, "other")});
+    if (kind == "cat") {
+      const auto tensors = at(node, "tensors")->node()->inputs();
+      return combine(node, "cat", ConcatOp{ivalue(at(node, "dim")).toInt()}, {tensors.begin(), tensors.end()});
+    }
+    if (kind == "mean") return add_mean(node);
     if (kind == "flatten") return add_flatten(node);
     if (kind == "adaptive_avg_pool2d") {
       if (integers(node, "output_size") != std::vector<std::int64_t>{1, 1}) throw Unsupported{kind};
@@ -93,10 +138,22 @@ class Reader {
 
   void add_sum(const Node& node) {
     if (!ivalue(at(node, "alpha")).toScalar().equal(1)) throw Unsupported{"add with alpha"};
-    BlockOp op{.what = AddOp{},
-               .inputs = {number(at(node, "self")), number(at(node, "other"))},
-               .name = "add" + std::to_string(num_sums_++)};
+    combine(node, "add", AddOp{}, {at(node, "self"), at(node, "other")});
+  }
+
+  void combine(const Node& node, const std::string& name, Computation what, const std::vector<const Value*>& inputs) {
+    BlockOp op{.what = std::move(what), .name = name + std::to_string(num_combined_[name]++)};
+    for (const Value* input : inputs) op.inputs.push_back(number(input));
     push(node, std::move(op));
+  }
+
+  /// Reads the mean over an image's pixels.
+  void add_mean(const Node& node) {
+    if (integers(node, "dim") != std::vector<std::int64_t>{2, 3} || !ivalue(at(node, "dtype")).isNone())
+      throw Unsupported{"mean"};
+    append(node, "self", AveragePoolOp{});
+    if (ivalue(at(node, "keepdim")).toBool()) return;
+    push(node, {.what = FlattenOp{1}, .inputs = {values_.at(node.output())}});
   }
 
   void add_flatten(const Node& node) {
@@ -161,10 +218,58 @@ class Reader {
     return dot == std::string::npos ? "" : found->second.substr(0, dot);
   }
 
+  const std::vector<Leaf>& leaves_;
   std::map<const void*, std::string> names_;
   std::map<const Value*, std::size_t> values_;
   BlockGraph result_;
-  int num_sums_ = 0;
+  std::map<std::string, int> num_combined_;
+};
+
+std::shared_ptr<torch::jit::Graph> trace(const std::function<at::Tensor(const at::Tensor&)>& work,
+                                         const at::Tensor& example) {
+  const auto forward = [&](const torch::jit::Stack& inputs) -> torch::jit::Stack {
+    const tracer::NoWarn quiet;
+    return {work(inputs.at(0).toTensor())};
+  };
+  const auto no_name = [](const at::Tensor&) { return std::string(); };
+  return tracer::trace({example}, forward, no_name, /*strict=*/true, /*force_outplace=*/true).first->graph;
+}
+
+/// A layer in a trace. Its operators are traced if a BlockGraph has them, else the layer is one node.
+class TracedLeaf final : public model::LayerOverride {
+ public:
+  explicit TracedLeaf(std::size_t number) : number_(number) {}
+
+  at::Tensor compute(model::UnaryLayer& layer, const at::Tensor& input) override {
+    const auto state = tracer::getTracingState();
+    if (state == nullptr) return layer.compute(input);
+    Value* const traced_input = state->getValue(input);
+    tracer::setTracingState(nullptr);
+    const bool is_read = is_readable(layer, input);
+    const at::Tensor result = is_read ? at::Tensor() : layer.compute(input);
+    tracer::setTracingState(state);
+    if (is_read) return layer.compute(input);
+    torch::jit::Graph& graph = *state->graph;
+    Value* const number = graph.insertConstant(static_cast<std::int64_t>(number_));
+    Node* const node = graph.insertNode(graph.create(c10::Symbol::fromQualString(kLeaf), {traced_input, number}));
+    tracer::setValueTrace(result, node->output());
+    return result;
+  }
+
+ private:
+  static bool is_readable(model::UnaryLayer& layer, const at::Tensor& input) {
+    if (dynamic_cast<model::LayerNorm*>(&layer) != nullptr || dynamic_cast<model::RmsNorm*>(&layer) != nullptr)
+      throw Unsupported{"a norm of each token"};
+    try {
+      const auto graph = trace([&](const at::Tensor& x) { return layer.compute(x); }, input);
+      Reader(layer, {}).read(*graph);
+      return true;
+    } catch (const Unsupported&) {
+      return false;
+    }
+  }
+
+  std::size_t number_;
 };
 
 }  // namespace
@@ -178,19 +283,15 @@ std::optional<BlockGraph> capture(model::UnaryLayer& block, const at::Tensor& ex
     trained.push_back(decl.value);
     decl.value.set_requires_grad(false);
   });
+  const std::vector<Leaf> leaves = leaves_of(block);
+  for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i].layer->set_override(std::make_unique<TracedLeaf>(i));
   std::optional<BlockGraph> graph;
   try {
-    const auto forward = [&](const torch::jit::Stack& inputs) -> torch::jit::Stack {
-      const torch::jit::tracer::NoWarn quiet;
-      return {block.forward(inputs.at(0).toTensor())};
-    };
-    const auto no_name = [](const at::Tensor&) { return std::string(); };
-    const auto traced = torch::jit::tracer::trace({example}, forward, no_name, /*strict=*/true,
-                                                  /*force_outplace=*/true);
-    graph = Reader(block).read(*traced.first->graph);
+    graph = Reader(block, leaves).read(*trace([&](const at::Tensor& x) { return block.forward(x); }, example));
   } catch (const Unsupported& unsupported) {
     why = unsupported.what;
   }
+  for (const Leaf& leaf : leaves) leaf.layer->set_override(nullptr);
   for (const at::Tensor& tensor : trained) tensor.set_requires_grad(true);
   return graph;
 }

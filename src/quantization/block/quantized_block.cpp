@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 
 #include "core/error.h"
 #include "kernels/portable.h"
@@ -37,6 +38,18 @@ std::string inside(const std::string& name, const std::string& part) {
 bool passes_levels(const Computation& what) {
   return std::holds_alternative<MaxPoolOp>(what) || std::holds_alternative<AveragePoolOp>(what) ||
          std::holds_alternative<FlattenOp>(what) || std::holds_alternative<ReluOp>(what);
+}
+
+/// Returns whether there is an operator between levels.
+bool has_levels(const Computation& what) {
+  return !std::holds_alternative<LayerOp>(what) && !std::holds_alternative<ConcatOp>(what) &&
+         !std::holds_alternative<MultiplyOp>(what);
+}
+
+/// Returns whether an op has no layer's name, but a number among those of its kind in the block.
+bool is_numbered(const Computation& what) {
+  return std::holds_alternative<AddOp>(what) || std::holds_alternative<ConcatOp>(what) ||
+         std::holds_alternative<MultiplyOp>(what);
 }
 
 bool Step::slots_are_own() const {
@@ -151,8 +164,12 @@ class ByteBlock final : public QuantizedBlock {
   }
 
   void finish() override {
-    layer_.visit_layers([](const std::string&, model::Layer& below) {
-      if (dynamic_cast<model::LayerOverride*>(&below) == nullptr) below.drop_state();
+    std::set<const model::Layer*> in_floats;
+    for (const Step& step : steps_)
+      if (const auto* kept = std::get_if<LayerOp>(&step.op.what))
+        kept->layer->visit_layers([&](const std::string&, model::Layer& below) { in_floats.insert(&below); });
+    layer_.visit_layers([&](const std::string&, model::Layer& below) {
+      if (dynamic_cast<model::LayerOverride*>(&below) == nullptr && !in_floats.contains(&below)) below.drop_state();
     });
     set_mode(LayerMode::quantized, [](const std::string&) { return true; });
     for (Step& step : steps_) {
@@ -179,9 +196,8 @@ class ByteBlock final : public QuantizedBlock {
       return;
     }
     const std::string& name = op.name;
-    step.is_quantizable = options_.is_quantized(name);
-    slots_[op.output] =
-        levels_slots(inside(std::holds_alternative<AddOp>(op.what) ? inside(options_.label, name) : name, "output"));
+    step.is_quantizable = has_levels(op.what) && options_.is_quantized(name);
+    slots_[op.output] = levels_slots(inside(is_numbered(op.what) ? inside(options_.label, name) : name, "output"));
     if (const at::Tensor weight = weight_of(op.what); weight.defined()) {
       step.num_weights = weight.numel();
       step.weight =
@@ -202,8 +218,9 @@ class ByteBlock final : public QuantizedBlock {
     const TrainedLevels* trained = options_.trained(step.op.name);
     if (trained == nullptr || !trained->weight_scales.defined()) return {};
     const auto* convolution = std::get_if<ConvolutionOp>(&step.op.what);
-    if (convolution == nullptr || !convolution->folded.defined()) return trained->weight_scales;
-    return trained->weight_scales.mul(convolution->folded.abs()).clamp_min(1e-12);
+    const at::Tensor& folded = convolution != nullptr ? convolution->folded : std::get<LinearOp>(step.op.what).folded;
+    if (!folded.defined()) return trained->weight_scales;
+    return trained->weight_scales.mul(folded.abs()).clamp_min(1e-12);
   }
 
   /// Returns the levels of each value that training rounded: those of its first reader.
