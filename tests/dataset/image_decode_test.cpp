@@ -71,6 +71,34 @@ TEST_CASE("images are decoded as Pillow's convert RGB does", "[dataset]") {
   }
 }
 
+TEST_CASE("damaged and odd files are read where Pillow reads them, and refused where it refuses them",
+          "[dataset][reference][regression]") {
+  const TensorMap tensors = reference("images.py", "broken");
+  std::size_t num_cases = 0;
+  for (const auto& [key, file] : tensors) {
+    if (!key.ends_with(".file")) continue;
+    ++num_cases;
+    const std::string name = key.substr(0, key.size() - 5);
+    INFO(name);
+    const auto pixels = tensors.find(name + ".pixels");
+    std::optional<Image> image;
+    std::string problem;
+    try {
+      image = decode(encoded(file, name));
+    } catch (const BadSample& error) {
+      problem = error.what();
+    }
+    if (pixels == tensors.end())
+      CHECK_FALSE(image.has_value());
+    else if (image)
+      CHECK(largest_difference(*image, pixels->second) <= 2);
+    else  // other formats, and files that torchvision refuses, too
+      CHECK_THAT(problem, Contains("not JPEG, PNG or WebP") || Contains("Premature end of JPEG file") ||
+                              Contains("not what its checksum says"));
+  }
+  CHECK(num_cases > 500);
+}
+
 TEST_CASE("headers tell size, channels, format and orientation", "[dataset]") {
   const auto& tensors = cases();
   const auto info = [&](const std::string& name) { return probe(encoded(tensors.at(name + ".file"), name)); };

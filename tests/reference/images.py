@@ -3,6 +3,7 @@
 
 images.py PART FILE
   decode     image files ("NAME.file", bytes) and Pillow's convert("RGB") of each ("NAME.pixels", [H, W, 3])
+  broken     damaged and odd image files ("NAME.file"), and Pillow's convert("RGB") of those that it reads ("NAME.pixels")
   resize     "NAME.image", "NAME.plan" (top left height width, rows columns) and torchvision's crop and antialiased resize
   augment    "image", and what torchvision's operations make of it ("OP/MAGNITUDE" or "jitter/KIND/AMOUNT")
   spaces     for each of RandAugment, TrivialAugmentWide and AutoAugment: "CLASS/OP", all magnitudes that it may have
@@ -10,9 +11,11 @@ images.py PART FILE
 import io
 import json
 import pathlib
+import random
 import struct
 import subprocess
 import sys
+import warnings
 import zlib
 
 try:
@@ -137,6 +140,93 @@ def decode_cases():
     return arrays
 
 
+def whole_files():
+    """A file of each kind, {name: (bytes, where its compressed data begin)}."""
+    part = photos()["flower"].crop((100, 80, 100 + 90, 80 + 70))
+    alpha = part.copy()
+    alpha.putalpha(part.convert("L"))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    files = {
+        "jpeg": saved(part, "JPEG", quality=90),
+        "jpeg_progressive": saved(part, "JPEG", quality=80, progressive=True),
+        "jpeg_restarts": saved(part, "JPEG", quality=90, restart_marker_blocks=4),
+        "jpeg_grey": saved(part.convert("L"), "JPEG", quality=90),
+        "jpeg_cmyk": saved(part.convert("CMYK"), "JPEG", quality=90),
+        "jpeg_exif": saved(part, "JPEG", quality=90, exif=exif, comment=b"a comment"),
+        "jpeg_mpo": saved(part, "MPO", save_all=True, append_images=[part.transpose(Image.Transpose.ROTATE_180)]),
+        "png": saved(part, "PNG"),
+        "png_alpha": saved(alpha, "PNG"),
+        "png_palette": saved(part.quantize(64), "PNG"),
+        "png_interlaced": interlaced_png(numpy.array(part)),
+        "webp": saved(part, "WEBP", quality=90),
+        "webp_lossless": saved(part, "WEBP", lossless=True),
+        "webp_alpha": saved(alpha, "WEBP", quality=80),
+        "gif": saved(part.quantize(64), "GIF"),
+        "bmp": saved(part, "BMP"),
+    }
+    starts = {"jpeg": b"\xff\xda", "png": b"IDAT", "webp": b"VP8", "gif": b"\x2c", "bmp": b"BM"}
+    return {name: (file, file.index(starts[name.split("_")[0]])) for name, file in files.items()}
+
+
+def broken(name, file, data, random, others):
+    """{what was done: the file after it}."""
+    size, cases = len(file), {}
+
+    def place(first=data):
+        return random.randrange(first, size)
+
+    def flipped(at):
+        changed = bytearray(file)
+        changed[at] ^= 1 << random.randrange(8)
+        return bytes(changed)
+
+    for i in range(10):
+        cases[f"cut_{i}"] = file[:place(4 if i < 2 else data)]
+    for i in range(1, 5):
+        cases[f"cut_at_end_{i}"] = file[:-i]
+    for i in range(5):
+        cases[f"spliced_{i}"] = file[:place()] + file
+        cases[f"spliced_other_{i}"] = file[:place()] + others[i % len(others)]
+        at = place()
+        cases[f"inserted_{i}"] = file[:at] + random.randbytes(1 + 3 * i) + file[at:]
+        cases[f"left_out_{i}"] = file[:at] + file[at + 1 + 5 * i:]
+        cases[f"zeros_{i}"] = file[:at] + bytes(16) + file[at + 16:]
+    for i in range(14):
+        cases[f"flipped_{i}"] = flipped(place(4 if i < 7 else data))
+    cases["garbage_behind"] = file + random.randbytes(99)
+    cases["itself_behind"] = file + file
+    cases["zeros_behind"] = file + bytes(3)
+    if name.startswith("jpeg"):
+        for marker, text in {"start": b"\xff\xd8", "end": b"\xff\xd9", "restart": b"\xff\xd3", "unknown": b"\xff\x02", "fill": b"\xff\xff\xff",
+                             "comment": b"\xff\xfe\0\6abcd", "no_table": b"\xff\xc4\0\7abcde", "no_app": b"\xff\xe1\xff\xff"}.items():
+            at = place(data + 40)
+            cases[f"marker_{marker}"] = file[:at] + text + file[at:]
+            cases[f"marker_before_end_{marker}"] = file[:-2] + text + file[-2:]
+        sof = max(file.find(b"\xff\xc0"), file.find(b"\xff\xc2"))
+        segment = file[sof:sof + 2 + int.from_bytes(file[sof + 2:sof + 4], "big")]
+        at = place(data + 40)
+        cases["two_frames"] = file[:at] + segment + file[at + len(segment):]
+        cases["spliced_quarter"] = file[:data + (size - data) // 4] + file
+    return cases
+
+
+def broken_cases():
+    arrays = {}
+    files = whole_files()
+    for name, (file, data) in files.items():
+        others = [other for kind, (other, _) in files.items() if kind != name]
+        for what, changed in broken(name, file, data, random.Random(name), others).items():
+            arrays[f"{name}/{what}.file"] = numpy.frombuffer(changed, numpy.uint8)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", Image.DecompressionBombWarning)
+                    arrays[f"{name}/{what}.pixels"] = numpy.array(Image.open(io.BytesIO(changed)).convert("RGB"))
+            except Exception:  # whatever Pillow raises, it refuses the file
+                pass
+    return arrays
+
+
 def resize_cases():
     arrays = {}
     plans = {
@@ -196,5 +286,5 @@ def spaces():
 
 
 if __name__ == "__main__":
-    parts = {"decode": decode_cases, "resize": resize_cases, "augment": augment_cases, "spaces": spaces}
+    parts = {"decode": decode_cases, "broken": broken_cases, "resize": resize_cases, "augment": augment_cases, "spaces": spaces}
     write_safetensors(sys.argv[2], parts[sys.argv[1]]())

@@ -4,6 +4,7 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include <jpeglib.h>
 
@@ -55,6 +56,21 @@ bool has_end(std::span<const std::byte> bytes, std::size_t data_begins) {
   return false;
 }
 
+/// Returns whether the first scan ends with the end marker. If it doesn't, other scans follow, or the file breaks off
+/// into something else, such as the start of another image.
+bool ends_behind_scan(std::span<const std::byte> data) {
+  const auto* at = reinterpret_cast<const std::uint8_t*>(data.data());
+  const auto* const end = at + data.size();
+  while (at < end) {
+    at = static_cast<const std::uint8_t*>(std::memchr(at, 0xff, static_cast<std::size_t>(end - at)));
+    while (at != nullptr && at < end && *at == 0xff) ++at;  // any number of them stand before a marker
+    if (at == nullptr || at == end) return false;
+    const bool is_of_scan = *at == 0 || (*at >= JPEG_RST0 && *at <= JPEG_RST0 + 7);  // a stuffed byte, or a restart
+    if (!is_of_scan) return *at == JPEG_EOI;
+  }
+  return false;
+}
+
 /// Converts inverted CMYK, as Adobe writes nearly all such files, by Pillow's formula.
 void cmyk_to_rgb(const std::uint8_t* in, std::int64_t count, std::uint8_t* out) {
   for (std::int64_t i = 0; i < count; ++i, in += 4, out += 3)
@@ -85,9 +101,11 @@ class JpegCodec final : public Codec {
       jpeg_read_header(&info_, TRUE);
     });
     check_size(image, info_.image_width, info_.image_height);
-    if (!has_end(image.bytes, image.bytes.size() - info_.src->bytes_in_buffer))
+    const std::size_t data_begins = image.bytes.size() - info_.src->bytes_in_buffer;
+    if (!has_end(image.bytes, data_begins))
       throw bad_image(image.name, "the file ends after " + std::to_string(image.bytes.size()) +
                                       " bytes, before its image does; it was not copied whole");
+    reads_to_end_ = !ends_behind_scan(image.bytes.subspan(data_begins));
     return {.width = info_.image_width,
             .height = info_.image_height,
             .channels = info_.num_components,
@@ -112,8 +130,11 @@ class JpegCodec final : public Codec {
     pixels.resize(bottom - top, info_.output_width);
     rows_.resize(static_cast<std::size_t>(pixels.height));
     for (std::int64_t y = 0; y < pixels.height; ++y) rows_[static_cast<std::size_t>(y)] = pixels.row(y);
-    if (is_cmyk) line_.resize(std::size_t{4} * info_.output_width);
-    guarded([&] { read_rows(top, is_cmyk); });
+    line_.resize(std::size_t{4} * info_.output_width);
+    guarded([&] {
+      read_rows(top, is_cmyk);
+      if (reads_to_end_) read_to_end();
+    });
     return {.top = static_cast<double>(region.top) * scale - static_cast<double>(top),
             .left = static_cast<double>(region.left) * scale - static_cast<double>(left),
             .height = static_cast<double>(region.height) * scale,
@@ -159,11 +180,24 @@ class JpegCodec final : public Codec {
     }
   }
 
+  /// Finds the faults behind the region, as a program that reads the whole image does.
+  void read_to_end() {
+    if (info_.output_scanline < info_.output_height) {
+      // A skip to the very end would tell libjpeg that it has seen the end marker.
+      if (const JDIMENSION rest = info_.output_height - info_.output_scanline; rest > 1)
+        jpeg_skip_scanlines(&info_, rest - 1);
+      JSAMPROW line = line_.data();
+      jpeg_read_scanlines(&info_, &line, 1);
+    }
+    jpeg_finish_decompress(&info_);
+  }
+
   jpeg_decompress_struct info_{};
   Failure failure_{};
   EncodedImage image_{};
   std::vector<JSAMPROW> rows_;
-  std::vector<std::uint8_t> line_;  // of four channels
+  std::vector<std::uint8_t> line_;  // of up to four channels
+  bool reads_to_end_ = false;       // since more than the end marker follows the first scan
 };
 
 struct Compressor {

@@ -1,5 +1,6 @@
 // libpng. Its errors leave by longjmp, over its own frames and ours that have nothing to destroy.
 #include <png.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <csetjmp>
@@ -20,6 +21,7 @@ class PngCodec final : public Codec {
   ImageInfo open(const EncodedImage& image) override {
     close();
     image_ = image;
+    check_data();
     offset_ = 0;
     message_[0] = '\0';
     guarded([this] {
@@ -28,6 +30,7 @@ class PngCodec final : public Codec {
       info_ = png_create_info_struct(png_);
       if (info_ == nullptr) return;
       png_set_read_fn(png_, this, give_bytes);
+      png_set_crc_action(png_, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);  // check_data() has compared them
       png_read_info(png_, info_);
     });
     if (info_ == nullptr) throw std::bad_alloc();
@@ -36,12 +39,11 @@ class PngCodec final : public Codec {
                              .channels = png_get_channels(png_, info_),
                              .format = ImageFormat::png};
     check_size(image, found.width, found.height);
-    check_end();
     const bool is_palette = png_get_color_type(png_, info_) == PNG_COLOR_TYPE_PALETTE;
     return {found.width, found.height, is_palette ? 3 : found.channels, found.format};
   }
 
-  /// Reads all columns of the wanted rows; of an interlaced image all rows too.
+  /// Reads all columns of the wanted rows; of an interlaced image, and of a file that may be cut, all rows too.
   Box read(const DecodeRequest& request, Image& pixels) override {
     bool interlaced = false;
     guarded([this, &interlaced] {
@@ -58,10 +60,13 @@ class PngCodec final : public Codec {
     const std::int64_t top = interlaced ? 0 : request.region.top;
     const std::int64_t bottom = interlaced ? height : request.region.top + request.region.height;
     pixels.resize(bottom - top, width);
-    rows_.resize(static_cast<std::size_t>(bottom));
+    rows_.resize(static_cast<std::size_t>(may_be_cut_ ? height : bottom));
+    spare_row_.resize(static_cast<std::size_t>(3 * width));
     // Rows above the region are overwritten by its first.
-    for (std::int64_t y = 0; y < bottom; ++y)
-      rows_[static_cast<std::size_t>(y)] = pixels.row(std::max<std::int64_t>(0, y - top));
+    for (std::size_t y = 0; y < rows_.size(); ++y) {
+      const auto row = static_cast<std::int64_t>(y);
+      rows_[y] = row < bottom ? pixels.row(std::max<std::int64_t>(0, row - top)) : spare_row_.data();
+    }
     guarded([this, interlaced] {
       if (interlaced)
         png_read_image(png_, rows_.data());
@@ -96,13 +101,42 @@ class PngCodec final : public Codec {
     step();
   }
 
-  /// Throws unless the file has its last chunk, whichever rows are wanted.
-  void check_end() const {
-    constexpr std::string_view kEnd = "IEND";
-    const std::string_view text(reinterpret_cast<const char*>(image_.bytes.data()), image_.bytes.size());
-    if (text.rfind(kEnd) != std::string_view::npos) return;
-    throw bad_image(image_.name, "the file ends after " + std::to_string(text.size()) +
+  std::uint32_t number_at(std::size_t at) const {
+    std::uint32_t number = 0;
+    for (std::size_t i = at; i < at + 4; ++i) number = number << 8 | std::to_integer<std::uint32_t>(image_.bytes[i]);
+    return number;
+  }
+
+  /// Throws unless the chunks up to the last one with pixels are whole and have their checksums, whichever rows are
+  /// wanted. Later chunks say nothing of the pixels.
+  void check_data() {
+    constexpr std::uint32_t kData = 0x49444154;  // IDAT
+    constexpr std::size_t kSignature = 8;
+    const std::size_t size = image_.bytes.size();
+    may_be_cut_ = false;
+    for (std::size_t at = kSignature; at + 8 <= size;) {
+      const std::size_t length = number_at(at);
+      const bool is_data = number_at(at + 4) == kData;
+      if (may_be_cut_ && !is_data) {
+        may_be_cut_ = false;
+        return;
+      }
+      if (length > size - at - 8) break;
+      const std::size_t end = at + 8 + length;
+      if (end + 4 <= size && number_at(end) != checksum(at + 4, end))
+        throw bad_image(image_.name,
+                        "damaged PNG: the chunk at byte " + std::to_string(at) + " is not what its checksum says");
+      may_be_cut_ = is_data;  // unless another chunk follows
+      at = end + 4;
+      if (at + 8 > size && is_data) return;
+    }
+    throw bad_image(image_.name, "the file ends after " + std::to_string(size) +
                                      " bytes, before its image does; it was not copied whole");
+  }
+
+  std::uint32_t checksum(std::size_t begin, std::size_t end) const {
+    const auto* bytes = reinterpret_cast<const Bytef*>(image_.bytes.data());
+    return static_cast<std::uint32_t>(::crc32_z(0, bytes + begin, end - begin));
   }
 
   void close() {
@@ -118,6 +152,8 @@ class PngCodec final : public Codec {
   EncodedImage image_{};
   std::size_t offset_ = 0;
   std::vector<png_bytep> rows_;
+  std::vector<png_byte> spare_row_;
+  bool may_be_cut_ = false;  // the last chunk has pixels
 };
 
 }  // namespace
