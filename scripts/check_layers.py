@@ -52,7 +52,7 @@ PUBLIC = {
 }
 # What one folder alone may see of another beside that: tools that read and write the parts of data sets.
 INNER = {
-    ("data_tools", "dataset"): ["files/file_list.h", "files/parquet_file.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/sampler.h", "shards/tar.h", "table/table_data.h", "text/reading/column_kind.h", "text/reading/table_layout.h", "text/reading/text_file.h"],
+    ("data_tools", "dataset"): ["files/directory_walk.h", "files/file_list.h", "files/parquet_file.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/sampler.h", "shards/tar.h", "table/table_data.h", "text/reading/column_kind.h", "text/reading/table_layout.h", "text/reading/text_file.h"],
 }
 # What the tests of a folder see beside what the folder sees.
 TESTS_ALSO = {"exporters": ["quantization"], "replay": ["pipeline"]}

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "data_tools/inspect_rows.h"
+#include "dataset/files/directory_walk.h"
 #include "dataset/text/reading/text_file.h"
 
 namespace trainctl::data_tools {
@@ -14,13 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_plain_text(const fs::path& file) {
-  return file.extension() == ".txt" || file.extension() == ".md";
+  static const std::vector<std::string> kEndings = {".txt", ".md"};
+  return dataset::has_ending(file.string(), kEndings);
 }
 
 bool is_rows(const fs::path& file) {
-  static constexpr const char* kEndings[] = {".csv", ".tsv", ".tab", ".data", ".jsonl", ".ndjson", ".parquet", ".pq"};
-  return std::any_of(std::begin(kEndings), std::end(kEndings),
-                     [&](const char* ending) { return file.extension() == ending; });
+  return dataset::ends_in_any_case(file.string(), ".data") ||
+         dataset::format_of(file.string(), dataset::TextFormat::auto_) != dataset::TextFormat::text;
 }
 
 /// Returns the file of rows in a directory that training takes: the one called `train`, else the only one.
@@ -57,14 +58,11 @@ std::string files_of_set(const fs::path& directory, const std::vector<fs::path>&
 /// Looks in the directory, and in the folders in it, for the files that a download from the hub has.
 std::optional<HubSets> hub_sets(const fs::path& directory) {
   std::vector<fs::path> places = {directory};
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory))
-    if (entry.is_directory() && !entry.path().filename().string().starts_with('.')) places.push_back(entry.path());
-  std::sort(places.begin() + 1, places.end());
+  for (const std::string& name : dataset::list_folder(directory).folders) places.push_back(directory / name);
   for (const fs::path& place : places) {
     std::vector<fs::path> rows;
-    for (const fs::directory_entry& entry : fs::directory_iterator(place))
-      if (entry.is_regular_file() && is_rows(entry.path())) rows.push_back(entry.path());
-    std::sort(rows.begin(), rows.end());
+    for (const std::string& name : dataset::list_folder(place).files)
+      if (is_rows(name)) rows.push_back(place / name);
     const std::string train = files_of_set(place, rows, "train");
     if (train.empty()) continue;
     HubSets sets{.first = train, .train = train, .eval = std::nullopt};
@@ -100,16 +98,12 @@ struct Listing {
 
 Listing list(const fs::path& directory) {
   Listing listing;
-  for (auto entry = fs::recursive_directory_iterator(directory); entry != fs::recursive_directory_iterator(); ++entry) {
-    if (entry->path().filename().string().starts_with('.')) {
-      entry.disable_recursion_pending();
-      continue;
+  dataset::walk_folders(directory, "", [&](const std::string& folder, const dataset::FolderEntries& entries) {
+    for (const std::string& name : entries.files) {
+      ++(is_image(name) ? listing.num_images : listing.num_others);
+      if (folder.empty()) listing.files.push_back(directory / name);
     }
-    if (!entry->is_regular_file()) continue;
-    ++(is_image(entry->path()) ? listing.num_images : listing.num_others);
-    if (entry.depth() == 0) listing.files.push_back(entry->path());
-  }
-  std::sort(listing.files.begin(), listing.files.end());
+  });
   return listing;
 }
 

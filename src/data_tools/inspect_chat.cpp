@@ -26,7 +26,7 @@ std::int64_t turns_in(std::string_view line) {
 }  // namespace
 
 std::optional<SeenChat> inspect_chat(const std::filesystem::path& file, const InspectOptions& options) {
-  if (file.extension() != ".jsonl" && file.extension() != ".ndjson") return std::nullopt;
+  if (dataset::format_of(file.string(), dataset::TextFormat::auto_) != dataset::TextFormat::jsonl) return std::nullopt;
   SeenChat seen{.train = file.string(), .eval = std::nullopt};
   if (!options.eval.empty()) seen.eval = options.eval;
   const core::MappedFile content(file);

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "data_tools/inspect_rows.h"
+#include "dataset/files/directory_walk.h"
 #include "dataset/image/codec/decode.h"
 #include "dataset/table/table_data.h"
 #include "dataset/text/reading/table_layout.h"
@@ -31,12 +32,9 @@ std::optional<fs::path> part_of(const fs::path& directory, const std::array<cons
 /// Returns the images of each class, by the name of its folder.
 std::map<std::string, std::vector<fs::path>> images_by_class(const fs::path& directory) {
   std::map<std::string, std::vector<fs::path>> classes;
-  for (const fs::directory_entry& folder : fs::directory_iterator(directory)) {
-    if (!folder.is_directory() || folder.path().filename().string().starts_with('.')) continue;
-    std::vector<fs::path> images;
-    for (const fs::directory_entry& file : fs::recursive_directory_iterator(folder))
-      if (file.is_regular_file() && is_image(file.path())) images.push_back(file.path());
-    if (!images.empty()) classes[folder.path().filename().string()] = std::move(images);
+  for (const std::string& folder : dataset::list_folder(directory).folders) {
+    std::vector<fs::path> images = dataset::files_below(directory / folder, dataset::ImageFolderConfig().extensions);
+    if (!images.empty()) classes[folder] = std::move(images);
   }
   return classes;
 }
@@ -76,13 +74,13 @@ std::vector<std::string> names_beside(const fs::path& directory, const SeenImage
     const std::string text = path.string();
     return text == seen.train || text == seen.eval || text == seen.test || (seen.labels && text == seen.labels->table);
   };
+  const bool has_classes = seen.train == directory.string() && !seen.labels;
+  const dataset::FolderEntries entries = dataset::list_folder(directory);
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_class = seen.train == directory.string() && !seen.labels && entry.is_directory();
-    if (!name.starts_with('.') && !is_class && !is_used(entry.path()) && !(seen.labels && is_image(entry.path())))
-      names.push_back(name);
-  }
+  for (const std::string& name : entries.folders)
+    if (!has_classes && !is_used(directory / name)) names.push_back(name);
+  for (const std::string& name : entries.files)
+    if (!is_used(directory / name) && !(seen.labels && is_image(name))) names.push_back(name);
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -126,9 +124,7 @@ void sort_by_count(Counts& classes) {
 }  // namespace
 
 bool is_image(const fs::path& file) {
-  std::string ending = file.extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png" || ending == ".webp";
+  return dataset::has_ending(file.string(), dataset::ImageFolderConfig().extensions);
 }
 
 SeenImages inspect_images(const fs::path& directory, const InspectOptions& options) {
@@ -156,15 +152,15 @@ SeenImages inspect_images(const fs::path& directory, const InspectOptions& optio
 
 std::optional<SeenImages> inspect_labelled_images(const fs::path& directory, const fs::path& table,
                                                   const InspectOptions& options) {
-  if (table.extension() == ".jsonl" || table.extension() == ".ndjson" || table.extension() == ".parquet")
-    return std::nullopt;
+  const dataset::TextFormat format = dataset::format_of(table.string(), dataset::TextFormat::auto_);
+  if (format == dataset::TextFormat::jsonl || format == dataset::TextFormat::parquet) return std::nullopt;
   SeenImages seen{.train = directory.string(), .eval = std::nullopt, .classes = {}};
   seen.labels = labels_in(directory, table, options, seen.classes);
   if (!seen.labels) return std::nullopt;
   sort_by_count(seen.classes);
   std::vector<fs::path> all;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory))
-    if (entry.is_regular_file() && is_image(entry.path())) all.push_back(entry.path());
+  for (const std::string& name : dataset::list_folder(directory).files)
+    if (is_image(name)) all.push_back(directory / name);
   seen.num_images = static_cast<std::int64_t>(all.size());
   look_at_sizes(all, seen);
   seen.passed_over = names_beside(directory, seen);

@@ -248,11 +248,11 @@ void find_other_sets(const fs::path& file, const InspectOptions& options, SeenRo
 }
 
 void read_columns(const fs::path& file, const InspectOptions& options, SeenRows& seen, std::vector<Column>& columns) {
-  const std::string ending = file.extension().string();
-  if (ending == ".parquet" || ending == ".pq") return read_parquet(file, seen, columns);
+  const dataset::TextFormat format = dataset::format_of(file.string(), dataset::TextFormat::auto_);
+  if (format == dataset::TextFormat::parquet) return read_parquet(file, seen, columns);
   const dataset::TextFile content(file);
   const std::string_view text = content.text();
-  if (ending == ".jsonl" || ending == ".ndjson")
+  if (format == dataset::TextFormat::jsonl)
     read_objects(text, file, seen, columns);
   else
     read_table(text, file, options, seen, columns);

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "dataset/collate/token_rows.h"
+#include "dataset/files/directory_walk.h"
 #include "dataset/image/gzip.h"
 #include "dataset/image/transform/transform.h"
 #include "dataset/loader/loader.h"
@@ -162,10 +163,8 @@ BatchSpec batch_spec_of(const ImageFolderConfig& config, const BatchSpecHints& h
     if (outline.spec.targets == Targets::label_sets) outline.target_count = outline.spec.num_classes;
     return outline;
   }
-  std::error_code error;
-  std::int64_t directories = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(config.train, error))
-    if (entry.is_directory(error)) ++directories;
+  const std::int64_t directories =
+      std::filesystem::is_directory(config.train) ? std::ssize(list_folder(config.train).folders) : 0;
   return images({3, 0, 0}, classes(hints.num_classes > 0 ? 0 : directories, hints));
 }
 

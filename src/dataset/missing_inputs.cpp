@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "dataset/files/directory_walk.h"
 #include "dataset/files/file_list.h"
 
 namespace trainctl::dataset {
@@ -49,11 +50,12 @@ class Search {
 
   void directory_of_classes(const std::string& key, const fs::path& path) {
     if (!directory(key, path)) return;
-    std::error_code error;
-    const fs::directory_iterator entries(path, error);
-    if (error) return add(key, "cannot list " + path.string() + ": " + error.message());
-    if (std::none_of(begin(entries), end(entries), [&](const auto& entry) { return entry.is_directory(error); }))
-      add(key, path.string() + " has no folder, where one for each class is expected");
+    try {
+      if (list_folder(path).folders.empty())
+        add(key, path.string() + " has no folder, where one for each class is expected");
+    } catch (const core::Error& error) {
+      add(key, error.what());
+    }
   }
 
   void files(const std::string& key, const std::vector<std::string>& patterns) {

@@ -1,6 +1,7 @@
 #include "dataset/files/file_list.h"
 
 #include "dataset/dataset.h"
+#include "dataset/files/directory_walk.h"
 #include "support/small_files.h"
 
 namespace trainctl::dataset::file_list_test {
@@ -60,6 +61,29 @@ TEST_CASE("a path, a directory, a glob and braces name files, in order", "[datas
   CHECK_THAT(error_of([&] { expand({"a.tar", "*.tar"}); }), Contains("named twice"));
   std::filesystem::create_directories(directory.path() / "empty");
   CHECK_THAT(error_of([&] { expand({"empty"}); }), Contains("has no files that end in .tar"));
+}
+
+TEST_CASE("a directory's files have endings in any case, may be behind links, and aren't hidden",
+          "[dataset][regression]") {
+  namespace fs = std::filesystem;
+  const TemporaryDirectory directory;
+  const TemporaryDirectory elsewhere;
+  elsewhere.write("far/d.tar", "x");
+  for (const char* name : {"a.TAR", "b.Tar", "._c.tar", ".DS_Store", ".hidden/e.tar", "inner/c.tar", "star"})
+    directory.write(name, "x");
+  fs::create_directory_symlink(elsewhere.path() / "far", directory.path() / "linked");
+  fs::create_symlink(directory.path() / "nowhere", directory.path() / "z.tar");  // whoever reads it names it
+  const auto found = [&](const std::vector<std::string>& endings) {
+    Names below;
+    for (const fs::path& file : files_below(directory.path(), endings))
+      below.push_back(file.lexically_relative(directory.path()).string());
+    return below;
+  };
+  CHECK(found({"tar"}) == Names{"a.TAR", "b.Tar", "inner/c.tar", "linked/d.tar", "z.tar"});
+  CHECK(found({".Tar"}) == found({"tar"}));
+  CHECK(found({}).size() == 6);
+  fs::create_directory_symlink(directory.path(), directory.path() / "inner/up");
+  CHECK_THAT(error_of([&] { found({"tar"}); }), Contains("inner/up is a link to a folder that it lies in"));
 }
 
 TEST_CASE("files of text may be named by directories, globs and braces too", "[dataset]") {

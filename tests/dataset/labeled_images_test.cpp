@@ -80,6 +80,15 @@ TEST_CASE("labels that are numbers keep their order, and names may lack the endi
   CHECK(targets_of(*data.train) == std::map<int, std::string>{{0, "1"}, {20, "0"}, {40, "0"}});
 }
 
+TEST_CASE("a name without an ending gets one in any case", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  DatasetConfig config = photos(directory, 3, "file_name,label\n0,cat\n1,dog\n2,cat\n");
+  const std::filesystem::path root = folder_of(config).train;
+  for (const auto& [number, ending] : {std::pair("0", ".Jpg"), std::pair("1", ".JPG")})
+    std::filesystem::rename(root / (std::string(number) + ".jpg"), root / (std::string(number) + ending));
+  CHECK(build(config, {}).train->num_samples() == 3);
+}
+
 TEST_CASE("a separator gives images several labels, or none", "[dataset]") {
   const TemporaryDirectory directory;
   DatasetConfig config = photos(directory, 4, "file_name,label\n0.jpg,dog | cat\n1.jpg,\n2.jpg,dog\n3.jpg,ant|cat\n");

@@ -105,7 +105,7 @@ void read_rows(const dataset::TableInputs& table, const std::string& file, const
     if (line.content) input.content = inference::PredictionInput{.values = *line.content, .encoding = {}, .text = ""};
     use(std::move(input));
   };
-  if (file.ends_with(".parquet") || file.ends_with(".pq"))
+  if (dataset::format_of(file, dataset::TextFormat::auto_) == dataset::TextFormat::parquet)
     table.read_parquet(file, use_line);
   else
     table.read(content_of(file), file, use_line);

@@ -1,6 +1,5 @@
 // Image files with labels in a table: DIRECTORY/image.jpg, and a row "image.jpg,cat" or "image.jpg,cat|outdoors".
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <unordered_map>
 
@@ -8,6 +7,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "dataset/annotation/image_labels.h"
+#include "dataset/files/directory_walk.h"
 #include "dataset/image/codec/encoded_source.h"
 #include "dataset/image/folder/folder_change_detector.h"
 #include "dataset/image/folder/image_file.h"
@@ -68,21 +68,43 @@ class LabeledImages final : public EncodedImageSource {
   SampleSpec spec_;
 };
 
-/// Returns the file that a row means, below the directory: the name itself, or the name with an ending. Endings may be
-/// in capitals.
-std::string file_of(const ImageLabelRows& table, const ImageLabelRow& row, const fs::path& directory,
-                    const std::vector<std::string>& endings) {
-  std::error_code ignored;
-  const std::string named = fs::path(row.file).lexically_normal().string();
-  if (fs::is_regular_file(directory / named, ignored)) return named;
-  for (std::string ending : endings)
-    for (int i = 0; i < 2; ++i) {
-      if (std::string name = named + "." + ending; fs::is_regular_file(directory / name, ignored)) return name;
-      std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::toupper(c); });
-    }
-  throw core::Error(table.place(row) + ": there is no picture " + (directory / row.file).string())
-      .hint("dataset.labels.file names the column of file names below " + directory.string());
-}
+/// Finds the files that rows mean, below a directory.
+class PictureSearch {
+ public:
+  PictureSearch(fs::path directory, const std::vector<std::string>& endings)
+      : directory_(std::move(directory)), endings_(endings) {}
+
+  /// Returns the name itself, or the name with the first of the endings with which there is a file.
+  std::string file_of(const ImageLabelRows& table, const ImageLabelRow& row) {
+    std::error_code ignored;
+    const std::string named = fs::path(row.file).lexically_normal().string();
+    if (fs::is_regular_file(directory_ / named, ignored)) return named;
+    const auto found = by_stem().find(named);
+    for (const std::string& ending : endings_)
+      if (found != by_stem().end())
+        for (const std::string& file : found->second)
+          if (has_ending(file, {&ending, 1})) return file;
+    throw core::Error(table.place(row) + ": there is no picture " + (directory_ / row.file).string())
+        .hint("dataset.labels.file names the column of file names below " + directory_.string());
+  }
+
+ private:
+  /// Lists the directory once, and only if a name lacks its ending.
+  const std::unordered_map<std::string, std::vector<std::string>>& by_stem() {
+    if (!is_listed_)
+      for (const fs::path& path : files_below(directory_, endings_)) {
+        const fs::path file = path.lexically_relative(directory_);
+        by_stem_[(file.parent_path() / file.stem()).string()].push_back(file.string());
+      }
+    is_listed_ = true;
+    return by_stem_;
+  }
+
+  fs::path directory_;
+  const std::vector<std::string>& endings_;
+  std::unordered_map<std::string, std::vector<std::string>> by_stem_;  // sorted files
+  bool is_listed_ = false;
+};
 
 std::shared_ptr<const LabeledFiles> find_files(const ImageLabelRows& table, const std::string& directory,
                                                const ImageFolderConfig& config, const ClassNumbers& classes) {
@@ -90,9 +112,10 @@ std::shared_ptr<const LabeledFiles> find_files(const ImageLabelRows& table, cons
   found->directory = directory;
   core::Checksum sum;
   const auto add = [&](const std::string& text) { sum.update(std::as_bytes(std::span(text))); };
+  PictureSearch search(directory, config.extensions);
   std::unordered_map<std::string, std::string> places;  // of each file's row
   for (const ImageLabelRow& row : table.rows) {
-    found->files.push_back(file_of(table, row, directory, config.extensions));
+    found->files.push_back(search.file_of(table, row));
     const auto [known, is_new] = places.emplace(found->files.back(), table.place(row));
     if (!is_new)
       throw core::Error(table.place(row) + ": " + found->files.back() + " has a row already, at " + known->second)
@@ -177,8 +200,8 @@ void read_first_rows(const ImageFolderConfig& config, Phase phase, std::int64_t 
   if (phase == Phase::evaluation && !labels.eval) return;
   const ImageLabelRows table =
       read_image_labels(phase == Phase::training ? labels.train : *labels.eval, labels, num_rows);
-  const fs::path directory = phase == Phase::training ? config.train : config.eval.value_or(config.train);
-  for (const ImageLabelRow& row : table.rows) file_of(table, row, directory, config.extensions);
+  PictureSearch search(phase == Phase::training ? config.train : config.eval.value_or(config.train), config.extensions);
+  for (const ImageLabelRow& row : table.rows) search.file_of(table, row);
   if (labels.class_names.empty() && labels.label_columns.empty()) return;
   const ClassNumbers classes(class_names_of(labels, table));
   for (const ImageLabelRow& row : table.rows)

@@ -1,11 +1,11 @@
 // Two directories with equal names: images/a/1.jpg, and masks/a/1.png with the class of each pixel.
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "dataset/files/directory_walk.h"
 #include "dataset/image/codec/encoded_source.h"
 #include "dataset/image/folder/folder_change_detector.h"
 #include "dataset/image/folder/image_file.h"
@@ -30,29 +30,11 @@ struct MaskedFiles {
   }
 };
 
-bool has_ending(const fs::path& file, const std::vector<std::string>& endings) {
-  std::string ending = file.extension().string();
-  if (ending.empty()) return false;
-  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  return std::find(endings.begin(), endings.end(), ending.substr(1)) != endings.end();
-}
-
-/// Lists images, without hidden files and folders (a dot in front), as image_folder does.
+/// Lists images.
 std::vector<std::string> images_below(const std::string& directory, const std::vector<std::string>& endings) {
-  constexpr int kDeepest = 64;
-  std::error_code error;
   std::vector<std::string> files;
-  for (auto entry = fs::recursive_directory_iterator(directory, fs::directory_options::follow_directory_symlink, error);
-       !error && entry != end(entry); entry.increment(error)) {
-    if (entry.depth() > kDeepest)
-      throw core::Error("folders in " + directory + " lie more than " + std::to_string(kDeepest) +
-                        " deep; does a link lead upwards? " + entry->path().string());
-    if (entry->path().filename().string().starts_with('.'))
-      entry.disable_recursion_pending();
-    else if (has_ending(entry->path(), endings) && !entry->is_directory())
-      files.push_back(entry->path().lexically_relative(directory).string());
-  }
-  if (error) throw core::Error("cannot list " + directory + ": " + error.message());
+  for (const fs::path& file : files_below(directory, endings))
+    files.push_back(file.lexically_relative(directory).string());
   if (files.empty()) throw core::Error("no images (" + core::list_words(endings, "or") + ") in " + directory);
   std::sort(files.begin(), files.end());
   return files;

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/files/directory_walk.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -77,29 +78,11 @@ std::vector<std::string> alternatives_of(const std::string& pattern, std::size_t
   return parts;
 }
 
-bool ends_so(const fs::path& path, const FileEndings& endings) {
-  const std::string name = path.filename().string();
-  if (name.starts_with('.')) return false;
-  return endings.endings.empty() || std::any_of(endings.endings.begin(), endings.endings.end(),
-                                                [&](const std::string& ending) { return name.ends_with(ending); });
-}
-
-std::vector<fs::path> files_below(const fs::path& directory, const FileEndings& endings, std::string_view key) {
-  std::vector<fs::path> files;
-  std::error_code problem;
-  fs::recursive_directory_iterator entries(directory, fs::directory_options::follow_directory_symlink, problem);
-  for (; !problem && entries != fs::recursive_directory_iterator(); entries.increment(problem)) {
-    std::error_code ignored;
-    if (entries->path().filename().string().starts_with('.') && entries->is_directory(ignored))
-      entries.disable_recursion_pending();
-    else if (entries->is_regular_file(ignored) && ends_so(entries->path(), endings))
-      files.push_back(entries->path());
-  }
-  if (problem) throw core::Error("cannot list " + directory.string() + ": " + problem.message());
+std::vector<fs::path> files_of_directory(const fs::path& directory, const FileEndings& endings, std::string_view key) {
+  std::vector<fs::path> files = files_below(directory, endings.endings);
   if (files.empty())
     throw core::Error(std::string(key) + ": the directory " + directory.string() + " has no files" +
                       (endings.endings.empty() ? "" : " that end in " + core::list_words(endings.endings, "or")));
-  std::sort(files.begin(), files.end());
   return files;
 }
 
@@ -161,7 +144,7 @@ std::vector<fs::path> expand_files(std::span<const std::string> patterns, const 
     for (const std::string& name : exists ? std::vector<std::string>{pattern} : expand_braces(pattern)) {
       std::vector<fs::path> more;
       if (fs::is_directory(name, ignored))
-        more = files_below(name, endings, key);
+        more = files_of_directory(name, endings, key);
       else if (fs::exists(name, ignored))
         more = {name};
       else if (is_glob(name))

@@ -8,7 +8,8 @@
 
 namespace trainctl::dataset {
 
-/// What of a directory is taken: the files that end so (".tar"), at any depth; empty takes all but hidden ones.
+/// What of a directory is taken (dataset/files/directory_walk.h): the files with these endings (".tar"), at any depth;
+/// empty takes all but hidden ones.
 struct FileEndings {
   std::vector<std::string> endings{};
 };

@@ -49,7 +49,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, TokenDtype raw_ids) : pa
   const std::int32_t magic = bytes.size() >= 4 ? load<std::int32_t>(bytes, 0) : 0;
   if (text.starts_with(kNpyMagic))
     read_npy_header();
-  else if (path.extension() == ".npy")
+  else if (ends_in_any_case(path.string(), ".npy"))
     throw core::Error(path.string() + " is no .npy file: it doesn't begin with \\x93NUMPY");
   else if (magic == kLlmcGpt2 || magic == kLlmcLlama3)
     read_llmc_header();

@@ -26,9 +26,8 @@ std::string place_text(const std::string& path, std::int64_t line) {
 }
 
 bool is_parquet(const fs::path& file, TableFileFormat format) {
-  const std::string ending = file.extension().string();
   return format == TableFileFormat::parquet ||
-         (format == TableFileFormat::auto_ && (ending == ".parquet" || ending == ".pq"));
+         (format == TableFileFormat::auto_ && format_of(file.string(), TextFormat::auto_) == TextFormat::parquet);
 }
 
 void read_text_table(const fs::path& file, const TableReading& reading, TableBuilder& builder) {
@@ -85,9 +84,9 @@ std::string TableBuilder::place(std::int64_t line) const {
 }
 
 KnownLayout known_layout(const TableConfig& config, const fs::path& file) {
-  const std::string ending = file.extension().string();
-  const bool tabs = config.format == TableFileFormat::tsv ||
-                    (config.format == TableFileFormat::auto_ && (ending == ".tsv" || ending == ".tab"));
+  const bool tabs =
+      config.format == TableFileFormat::tsv ||
+      (config.format == TableFileFormat::auto_ && format_of(file.string(), TextFormat::auto_) == TextFormat::tsv);
   KnownLayout known{.usual_separator = tabs ? '\t' : ',', .header_lines = config.header_lines};
   if (config.separator.value)
     known.separator = separator_in(*config.separator.value);

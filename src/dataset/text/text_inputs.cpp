@@ -85,7 +85,7 @@ std::size_t place_of_column(const std::string& name, const std::vector<std::stri
 }
 
 void read_cells(std::string_view content, std::string_view name, const Columns& columns, const Use& use) {
-  const bool tabs = !name.ends_with(".csv");
+  const bool tabs = format_of(name, TextFormat::auto_) != TextFormat::csv;
   TableRecords records(std::string(name), content,
                        {.separator = tabs ? '\t' : ',', .quotes = tabs ? Quoting::none : Quoting::rfc4180});
   if (!records.next()) return;
