@@ -215,10 +215,11 @@ TEST_CASE("T5's sentinels and added tokens are found beside a SentencePiece mode
 TEST_CASE("text behind an added token of Llama begins with a space in the older class alone",
           "[tokenizer][regression]") {
   const auto llama = [](const std::string& legacy) {
-    return Files({{"tokenizer.model", llama_model()},
-                  {"tokenizer_config.json",
-                   decoder(16, {"<|im_start|>", "<|im_end|>"},
-                           R"({"tokenizer_class": "LlamaTokenizer", "legacy": )" + legacy + "}")}})
+    return Files(
+               {{"tokenizer.model", llama_model()},
+                {"tokenizer_config.json",
+                 decoder(16, {"<|im_start|>", "<|im_end|>"},
+                         R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": true, "legacy": )" + legacy + "}")}})
         .load();
   };
   const auto now = llama("false");

@@ -1,6 +1,7 @@
 #include <unordered_map>
 
 #include "core/file.h"
+#include "tokenizer/formats/class_pipeline.h"
 #include "tokenizer/formats/formats.h"
 #include "tokenizer/formats/side_files.h"
 #include "tokenizer/pipeline/pipeline.h"
@@ -43,7 +44,6 @@ std::vector<AddedToken> read_added_tokens(const JsonCursor& json, const Vocabula
 /// Puts in place of a WordPiece tokenizer's normalizer the one that transformers' class for BERT makes: from the keys
 /// of tokenizer_config.json, whatever tokenizer.json says. Returns whether it did.
 bool take_bert_normalizer(Json& document, const Json& config, const std::string& tokenizer_class) {
-  if (!config.contains("tokenizer_class") && !config.contains("do_lower_case")) return false;
   if (tokenizer_class != "BertTokenizer" && tokenizer_class != "DistilBertTokenizer" &&
       tokenizer_class != "ElectraTokenizer")
     return false;
@@ -71,7 +71,9 @@ JsonCursor part_or_null(const JsonCursor& json, std::string_view key) {
 std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path, const std::string& bytes) {
   Json document = parse_json(path, bytes);
   const Json config = config_beside(path);
-  const bool is_remade = take_bert_normalizer(document, config, tokenizer_class_beside(path, config));
+  const std::string tokenizer_class = class_for_tokenizer_json(path, config);
+  const bool has_other_pipeline = take_pipeline_of_class(document, config, tokenizer_class, path);
+  const bool is_remade = take_bert_normalizer(document, config, tokenizer_class);
   const JsonCursor json(document, path.string() + ": ");
   PipelineParts parts;
   parts.characters = std::make_shared<const Characters>();
@@ -89,15 +91,25 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
   const KnownTokens known{.find = [&](std::string_view token) { return vocabulary.find(token); },
                           .size = static_cast<std::uint32_t>(vocabulary.size())};
   const std::size_t num_own = parts.added.size();
-  add_side_tokens(side_tokens_with_ids(path, config), known, parts.normalizer.get(), parts.added);
+  const std::string own_fingerprint = fingerprint_of(parts.added);
+  add_side_tokens(side_tokens(path, config, usual_tokens_of(tokenizer_class)), known, parts.normalizer.get(),
+                  parts.added);
+  require_plain_special_tokens(parts.added, tokenizer_class, path);
   parts.roles = roles_by_name(vocabulary, parts.added, parts.model->unknown());
   SpecialTokenIds usual = parts.roles;
   set_roles(tokenizer_config_beside(path), known, parts.added, usual);
   set_roles(config, known, parts.added, parts.roles);
   parts.fingerprint = "tokenizer.json:" + core::checksum(std::string_view(bytes)) +
                       fingerprint_of({parts.added.begin() + static_cast<std::ptrdiff_t>(num_own), parts.added.end()});
+  const std::vector<AddedToken> own(parts.added.begin(), parts.added.begin() + static_cast<std::ptrdiff_t>(num_own));
+  if (fingerprint_of(own) != own_fingerprint) parts.fingerprint += ":own" + fingerprint_of(own);
   // Prepared texts have the end between documents.
   if (parts.roles.end != usual.end) parts.fingerprint += ":end" + std::to_string(parts.roles.end.value_or(-1));
+  if (has_other_pipeline) {
+    const Json remade = {document["normalizer"], document["pre_tokenizer"], document["post_processor"],
+                         document["model"]["unk_token"]};
+    parts.fingerprint += ":" + core::checksum(std::string_view(remade.dump()));
+  }
   if (is_remade) parts.fingerprint += ":" + core::checksum(std::string_view(document["normalizer"].dump()));
   return make_pipeline(std::move(parts));
 }

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/utf8.h"
+#include "tokenizer/formats/class_pipeline.h"
 #include "tokenizer/formats/formats.h"
 #include "tokenizer/formats/side_files.h"
 #include "tokenizer/pipeline/pipeline.h"
@@ -79,22 +80,11 @@ struct ByteLevelClass {
   bool adds_prefix_space = false;
 };
 
-constexpr UsualToken kGpt2Tokens[] = {
-    {"bos_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"unk_token", "<|endoftext|>"}};
-constexpr UsualToken kQwenTokens[] = {
-    {"eos_token", "<|endoftext|>"}, {"unk_token", "<|endoftext|>"}, {"pad_token", "<|endoftext|>"}};
-constexpr UsualToken kRobertaTokens[] = {{"bos_token", "<s>"},    {"eos_token", "</s>"},  {"unk_token", "<unk>"},
-                                         {"sep_token", "</s>"},   {"pad_token", "<pad>"}, {"cls_token", "<s>"},
-                                         {"mask_token", "<mask>"}};
-constexpr UsualToken kBertTokens[] = {{"unk_token", "[UNK]"},
-                                      {"sep_token", "[SEP]"},
-                                      {"pad_token", "[PAD]"},
-                                      {"cls_token", "[CLS]"},
-                                      {"mask_token", "[MASK]"}};
-
 ByteLevelClass byte_level_class(const fs::path& path, const Json& config) {
   constexpr std::array<std::string_view, 3> kRead = {"GPT2Tokenizer", "Qwen2Tokenizer", "RobertaTokenizer"};
-  const std::string name = tokenizer_class_beside(path, config);
+  std::string name = tokenizer_class_beside(path, config);
+  // transformers knows that files of this model name a wrong class.
+  if (model_config_beside(path).value("model_type", Json()) == "qwen2") name = "Qwen2Tokenizer";
   // The class may follow from a model_type that has other files.
   if (config.contains("tokenizer_class")) require_class(name, kRead, path, "vocab.json with merges");
   const ByteLevelClass found{.is_qwen = name == "Qwen2Tokenizer",
@@ -191,7 +181,8 @@ std::unique_ptr<Tokenizer> read_vocab_txt(const fs::path& path) {
   parts.model = word_piece_model(std::move(options));
   const std::string flags{normalizer.lowercase ? 'l' : 'L', normalizer.handle_chinese_chars ? 'c' : 'C',
                           normalizer.strip_accents ? 'a' : 'A'};
-  finish(parts, path, config, kBertTokens, "vocab.txt:" + flags + ":" + core::checksum(std::string_view(all)));
+  finish(parts, path, config, usual_tokens_of("BertTokenizer"),
+         "vocab.txt:" + flags + ":" + core::checksum(std::string_view(all)));
   return make_pipeline(std::move(parts));
 }
 
@@ -218,9 +209,8 @@ std::unique_ptr<Tokenizer> read_vocab_and_merges(const fs::path& vocab, const fs
   PipelineParts parts = byte_level_parts(how);
   if (!has_bytes) parts.pre_tokenizers.push_back(byte_chars_pre_tokenizer());
   parts.model = bpe_model(std::move(options));
-  const std::span<const UsualToken> usual = how.is_qwen      ? std::span<const UsualToken>(kQwenTokens)
-                                            : how.is_roberta ? std::span<const UsualToken>(kRobertaTokens)
-                                                             : std::span<const UsualToken>(kGpt2Tokens);
+  const std::string name = how.is_qwen ? "Qwen2Tokenizer" : how.is_roberta ? "RobertaTokenizer" : "GPT2Tokenizer";
+  const std::span<const UsualToken> usual = usual_tokens_of(name);
   std::string form = "bpe";
   if (how.is_qwen) form += "-qwen";
   if (how.is_roberta) form += "-roberta";
@@ -228,6 +218,7 @@ std::unique_ptr<Tokenizer> read_vocab_and_merges(const fs::path& vocab, const fs
   if (flag_or(config, "add_bos_token", false)) form += "-begin";
   finish(parts, vocab, config, usual, form + ":" + core::checksum(std::string_view(all)));
   parts.post_processor = tokens_around(parts, how, vocab, config);
+  require_plain_special_tokens(parts.added, name, vocab);
   return make_pipeline(std::move(parts));
 }
 

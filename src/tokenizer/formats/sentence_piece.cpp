@@ -1,7 +1,9 @@
 // Runs SentencePiece models with the sentencepiece library. Tokens that the files beside the model add are found in the
-// text first, and the library encodes what is between them.
+// text first, and the library encodes what is between them. It normalizes for Unigram models, whose pieces are chosen
+// here: versions of the library differ in which of several best paths they take.
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <map>
@@ -10,7 +12,9 @@
 #include "core/file.h"
 #include "core/utf8.h"
 #include "tokenizer/formats/formats.h"
+#include "tokenizer/formats/sentence_piece_file.h"
 #include "tokenizer/formats/side_files.h"
+#include "tokenizer/model/unigram.h"
 #include "tokenizer/pipeline/char_offsets.h"
 #include "tokenizer/post_processor/truncate.h"
 
@@ -36,13 +40,137 @@ struct Additions {
   SpecialTokenIds roles{};
 };
 
+/// Returns where the characters of a text begin, and its end.
+std::vector<std::uint32_t> character_places(std::string_view text) {
+  std::vector<std::uint32_t> places;
+  for (std::uint32_t i = 0; i < text.size(); ++i)
+    if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U) places.push_back(i);
+  places.push_back(static_cast<std::uint32_t>(text.size()));
+  return places;
+}
+
+/// A piece, and the bytes of the text that it is of.
+struct FoundPiece {
+  std::uint32_t id = 0;
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  bool begins_word = false;
+};
+
+/// Normalized text between pieces that are no matter of scores.
+struct NormalizedText {
+  std::string text{};
+  std::vector<std::uint32_t> origins{};  // by byte of the text
+  std::vector<FoundPiece> pieces{};      // of the library
+
+  /// Appends a piece, which the library says to be of `surface`, at `piece.begin`. Characters of both are matched from
+  /// their ends, since what is put before a text or removed from it is at its start.
+  void add(const FoundPiece& piece, std::string_view normalized, std::string_view surface) {
+    const std::vector<std::uint32_t> places = character_places(normalized);
+    const std::vector<std::uint32_t> surface_places = character_places(surface);
+    for (std::size_t i = 0; i + 1 < places.size(); ++i) {
+      const std::size_t from_end = std::min(places.size() - 1 - i, surface_places.size() - 1);
+      const std::uint32_t origin = piece.begin + surface_places[surface_places.size() - 1 - from_end];
+      origins.insert(origins.end(), places[i + 1] - places[i], origin);
+    }
+    text += normalized;
+    pieces.push_back(piece);
+  }
+};
+
+/// The pieces of a Unigram model, chosen as `tokenizers` chooses them.
+class UnigramPieces {
+ public:
+  UnigramPieces(const SentencePieceFile& file, const SentencePieceProcessor& processor)
+      : unknown_(static_cast<std::uint32_t>(processor.unk_id())),
+        unigram_(scored(file), unknown_, unknown_score(file)) {
+    for (std::size_t id = 0; id < file.pieces.size(); ++id) {
+      types_.push_back(file.pieces[id].type);
+      if (file.byte_fallback && types_.back() == PieceType::byte)
+        bytes_[static_cast<unsigned char>(byte_of(file.pieces[id].text))] = static_cast<std::uint32_t>(id);
+    }
+  }
+
+  bool is_scored(std::uint32_t id) const {
+    return id < types_.size() && types_[id] != PieceType::user_defined && types_[id] != PieceType::control;
+  }
+  /// Returns the text that a piece of the library stands for.
+  std::string normalized(std::uint32_t id, const std::string& piece) const {
+    return types_[id] == PieceType::byte ? std::string(1, byte_of(piece)) : piece;
+  }
+  void append(const NormalizedText& part, std::vector<FoundPiece>& found) const {
+    if (part.pieces.empty()) return;
+    WordTokens tokens;
+    unigram_.tokenize(part.text, tokens);
+    if (!bytes_.empty()) fall_back(part.text, tokens);
+    const bool are_same = std::ranges::equal(tokens.ids, part.pieces, {}, {}, &FoundPiece::id);
+    if (are_same) {
+      found.insert(found.end(), part.pieces.begin(), part.pieces.end());
+      return;
+    }
+    std::uint32_t begin = 0;
+    for (std::size_t i = 0; i < tokens.ids.size(); ++i) {
+      const std::uint32_t end = tokens.ends[i];
+      found.push_back({.id = tokens.ids[i],
+                       .begin = part.origins[begin],
+                       .end = end < part.origins.size() ? part.origins[end] : part.pieces.back().end,
+                       .begins_word = std::string_view(part.text).substr(begin).starts_with("\u2581")});
+      begin = end;
+    }
+  }
+
+ private:
+  static std::vector<ScoredPiece> scored(const SentencePieceFile& file) {
+    std::vector<ScoredPiece> pieces;
+    for (std::size_t id = 0; id < file.pieces.size(); ++id) {
+      const SentencePieceFile::Piece& piece = file.pieces[id];
+      if (piece.type == PieceType::normal || piece.type == PieceType::unused)
+        pieces.push_back({.text = piece.text, .id = static_cast<std::uint32_t>(id), .score = piece.score});
+    }
+    return pieces;
+  }
+  static double unknown_score(const SentencePieceFile& file) {
+    constexpr double kPenalty = 10;
+    double least = std::numeric_limits<double>::max();
+    for (const SentencePieceFile::Piece& piece : file.pieces) least = std::min(least, double{piece.score});
+    return least - kPenalty;
+  }
+  /// Returns the byte of "<0x0A>".
+  static char byte_of(std::string_view piece) {
+    constexpr std::size_t kBegin = 3;
+    constexpr int kHex = 16;
+    return static_cast<char>(std::stoi(std::string(piece.substr(kBegin, 2)), nullptr, kHex));
+  }
+  /// Writes unknown characters as their bytes.
+  void fall_back(std::string_view text, WordTokens& tokens) const {
+    WordTokens all;
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < tokens.ids.size(); begin = tokens.ends[i++]) {
+      if (tokens.ids[i] != unknown_) {
+        all.add(tokens.ids[i], tokens.ends[i]);
+        continue;
+      }
+      for (std::size_t at = begin; at < tokens.ends[i]; ++at)
+        all.add(bytes_.at(static_cast<unsigned char>(text[at])), at + 1);
+    }
+    tokens = std::move(all);
+  }
+
+  std::uint32_t unknown_;
+  Unigram unigram_;
+  std::vector<PieceType> types_;                  // by id
+  std::map<unsigned char, std::uint32_t> bytes_;  // empty: unknown characters have no bytes
+};
+
 class SentencePiece final : public Tokenizer {
  public:
-  /// `continuing` encodes and decodes text that follows an added token; null: there are none.
+  /// `continuing` encodes and decodes text that follows an added token; null: there are none. `unigram` is null for
+  /// other models.
   SentencePiece(std::unique_ptr<SentencePieceProcessor> processor, std::unique_ptr<SentencePieceProcessor> continuing,
-                Around around, Additions additions, std::string fingerprint)
+                std::unique_ptr<UnigramPieces> unigram, Around around, Additions additions, std::string fingerprint)
       : processor_(std::move(processor)),
         continuing_(std::move(continuing)),
+        unigram_(std::move(unigram)),
         around_(around),
         added_(std::move(additions.tokens)),
         finder_(added_, std::make_shared<const Characters>()),
@@ -76,6 +204,10 @@ class SentencePiece final : public Tokenizer {
     for (const Piece& part : parts_of(whole)) {
       if (part.token != kNoToken) {
         ids.push_back(static_cast<std::int32_t>(added(part).id));
+        continue;
+      }
+      if (unigram_) {
+        for (const FoundPiece& piece : pieces_of(part, whole)) ids.push_back(static_cast<std::int32_t>(piece.id));
         continue;
       }
       std::vector<int> found;
@@ -152,6 +284,29 @@ class SentencePiece final : public Tokenizer {
     return prefix_space_ == PrefixSpace::unless_there && !has_space ? *processor_ : *continuing_;
   }
 
+  /// Returns the pieces of a text between added tokens; their places count from its start.
+  std::vector<FoundPiece> pieces_of(const Piece& part, std::string_view whole) const {
+    const sentencepiece::ImmutableSentencePieceText pieces =
+        processor_of(part, whole).EncodeAsImmutableProto(part.text);
+    std::vector<FoundPiece> found;
+    NormalizedText scored;
+    for (std::size_t i = 0; i < pieces.pieces_size(); ++i) {
+      const auto piece = pieces.pieces(static_cast<int>(i));
+      const FoundPiece one{.id = piece.id(),
+                           .begin = piece.begin(),
+                           .end = piece.end(),
+                           .begins_word = piece.piece().starts_with("\u2581")};
+      if (unigram_ && unigram_->is_scored(one.id)) {
+        scored.add(one, unigram_->normalized(one.id, piece.piece()), part.text.substr(one.begin, one.end - one.begin));
+        continue;
+      }
+      if (unigram_) unigram_->append(std::exchange(scored, {}), found);
+      found.push_back(one);
+    }
+    if (unigram_) unigram_->append(scored, found);
+    return found;
+  }
+
   PartEncoding encode_text(std::string_view given, std::int32_t type_id) const {
     const std::string text = valid(given);
     const CharOffsets offsets(text);
@@ -171,12 +326,11 @@ class SentencePiece final : public Tokenizer {
         add(added(part).id, origin, origin + part.text.size());
         continue;
       }
-      const sentencepiece::ImmutableSentencePieceText pieces =
-          processor_of(part, text).EncodeAsImmutableProto(part.text);
-      for (std::size_t i = 0; i < pieces.pieces_size(); ++i) {
-        const auto piece = pieces.pieces(static_cast<int>(i));
-        word += piece.piece().starts_with("\u2581") || i == 0 ? 1 : 0;
-        add(piece.id(), origin + piece.begin(), origin + piece.end());
+      bool is_first = true;
+      for (const FoundPiece& piece : pieces_of(part, text)) {
+        word += piece.begins_word || is_first ? 1 : 0;
+        is_first = false;
+        add(piece.id, origin + piece.begin, origin + piece.end);
       }
     }
     encoding.type_ids.assign(encoding.ids.size(), type_id);
@@ -202,6 +356,7 @@ class SentencePiece final : public Tokenizer {
 
   std::unique_ptr<SentencePieceProcessor> processor_;  // const members are thread-safe
   std::unique_ptr<SentencePieceProcessor> continuing_;
+  std::unique_ptr<UnigramPieces> unigram_;
   Around around_;
   std::vector<AddedToken> added_;
   std::map<std::int32_t, const AddedToken*> added_by_id_;
@@ -274,7 +429,12 @@ void add_sentinels(const std::filesystem::path& path, const Json& config, const 
   const bool is_given = written != config.end() && written->is_number_integer();
   const std::int64_t count = is_given ? written->get<std::int64_t>() : kUsual;
   const Json rows = model_config_beside(path).value("vocab_size", Json());
-  if (rows.is_number_integer() && processor.GetPieceSize() + count > rows.get<std::int64_t>()) return;
+  if (rows.is_number_integer() && processor.GetPieceSize() + count > rows.get<std::int64_t>()) {
+    if (side_tokens_with_ids(path, config).empty()) return;
+    throw core::Error(path.string() +
+                      ": the network in config.json has no rows for T5's sentinels, which come before " +
+                      "the tokens that the files beside add");
+  }
   auto next = static_cast<std::uint32_t>(processor.GetPieceSize());
   for (std::int64_t i = std::min(count, kMost) - 1; i >= 0; --i) {
     AddedToken token;
@@ -286,9 +446,6 @@ void add_sentinels(const std::filesystem::path& path, const Json& config, const 
   }
 }
 
-constexpr UsualToken kLlamaTokens[] = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
-constexpr UsualToken kT5Tokens[] = {{"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}};
-
 SpecialTokenIds roles_in(const SentencePieceProcessor& processor) {
   const auto role = [](int id) { return id < 0 ? std::nullopt : std::optional<std::int32_t>(id); };
   const auto mask = piece_id(processor, "<mask>");
@@ -296,14 +453,72 @@ SpecialTokenIds roles_in(const SentencePieceProcessor& processor) {
           mask ? std::optional(static_cast<std::int32_t>(*mask)) : std::nullopt};
 }
 
+/// Refuses a model that the class reads otherwise than the library: Llama's and Gemma's class have no rules of
+/// normalization, and BPE alone.
+void require_model_of_class(const std::filesystem::path& path, const Json& config, const std::string& type,
+                            const SentencePieceFile& file) {
+  const bool is_llama = type == "LlamaTokenizer";
+  if (!is_llama && type != "GemmaTokenizer") return;
+  const bool has_prefix = is_llama && config.value("add_prefix_space", Json()) != false;
+  const auto refuse = [&](const std::string& what) {
+    throw core::Error(path.string() + ": " + what + ", and transformers reads this directory with " + type +
+                      ", which knows nothing of that")
+        .hint(std::string(kSaveAsJson));
+  };
+  if (config.empty() && !model_config_beside(path).contains("model_type")) return;
+  if (!config.contains("tokenizer_class") && is_llama) refuse("no file names the tokenizer_class");
+  if (file.is_unigram) refuse("the model is a Unigram model");
+  if (file.changes_characters) refuse("the model normalizes characters");
+  if (file.remove_extra_whitespaces) refuse("the model removes extra spaces");
+  if (file.add_dummy_prefix != has_prefix)
+    refuse(file.add_dummy_prefix ? "the model puts a space before texts" : "the model puts no space before texts");
+}
+
+/// transformers finds a model's control pieces and user-defined pieces in texts before anything else.
+void add_control_pieces(const SentencePieceFile& file, std::vector<AddedToken>& tokens) {
+  for (std::size_t id = 0; id < file.pieces.size(); ++id) {
+    const SentencePieceFile::Piece& piece = file.pieces[id];
+    if (piece.type != PieceType::control && piece.type != PieceType::user_defined) continue;
+    AddedToken token;
+    token.content = token.pattern = std::string(piece.text);
+    token.id = static_cast<std::uint32_t>(id);
+    token.special = piece.type == PieceType::control;
+    tokens.push_back(std::move(token));
+  }
+}
+
+/// Refuses a tokenizer.json of a Unigram model if transformers reads something else than its .model: the file as it is,
+/// because the class says so, or other added tokens.
+void require_tokens_of_class(const std::filesystem::path& path, const Json& config, const std::string& type,
+                             const std::vector<AddedToken>& added) {
+  const auto refuse = [&](const std::string& what) {
+    throw core::Error((path.parent_path() / "tokenizer.json").string() + ": " + what)
+        .hint("a Unigram model is read from its .model alone; leave tokenizer.json out, or name the model's own class");
+  };
+  if (class_for_tokenizer_json(path, config).starts_with("PreTrained") ||
+      class_for_tokenizer_json(path, config) == "TokenizersBackend")
+    refuse("transformers reads this file as it is, since tokenizer_class is " + type);
+  const auto decoder = config.find("added_tokens_decoder");
+  if (decoder != config.end())
+    for (const AddedToken& token : added)
+      if (decoder->value(std::to_string(token.id), Json::object()).value("content", Json()) != token.content)
+        refuse("the added token '" + token.content + "' is missing in added_tokens_decoder");
+  const auto count =
+      std::ranges::count_if(added, [](const AddedToken& token) { return token.content.starts_with("<extra_id_"); });
+  const Json wanted = config.value("extra_ids", Json(100));
+  if (type == "T5Tokenizer" && wanted != count)
+    refuse("it has " + std::to_string(count) + " sentinels, and T5Tokenizer has " + wanted.dump());
+}
+
 Additions additions_beside(const std::filesystem::path& path, const Json& config,
-                           const SentencePieceProcessor& processor) {
+                           const SentencePieceProcessor& processor, const SentencePieceFile& file) {
   Additions found{.roles = roles_in(processor)};
   const std::string type = tokenizer_class_beside(path, config);
   constexpr std::array<std::string_view, 4> kRead = {"LlamaTokenizer", "T5Tokenizer", "GemmaTokenizer",
                                                      "PreTrainedTokenizer"};
   require_class(type, kRead, path, "SentencePiece model", "use a model of one of these, or one with BPE or WordPiece");
   const bool is_t5 = type == "T5Tokenizer";
+  require_model_of_class(path, config, type, file);
   const bool is_legacy = config.value("legacy", Json()) == true;
   if (is_legacy) found.prefix_space = PrefixSpace::unless_there;
   if (is_t5) found.prefix_space = PrefixSpace::always;
@@ -311,15 +526,17 @@ Additions additions_beside(const std::filesystem::path& path, const Json& config
   if (!unigram.is_null()) {
     require_same_ids(unigram, processor, path);
     found.tokens = added_in(unigram, path);
-  } else if (is_t5) {
-    add_sentinels(path, config, processor, found.tokens);
+    require_tokens_of_class(path, config, type, found.tokens);
+  } else {
+    if (!config.empty()) add_control_pieces(file, found.tokens);
+    if (is_t5) add_sentinels(path, config, processor, found.tokens);
   }
   const KnownTokens known{.find = [&](std::string_view token) { return piece_id(processor, token); },
                           .size = static_cast<std::uint32_t>(processor.GetPieceSize())};
   const std::vector<SideToken> beside = side_tokens_with_ids(path, config);
   // A model without files beside it is read as the library reads it.
   if (!beside.empty() || !config.empty() || !found.tokens.empty())
-    add_side_tokens(side_tokens(path, config, is_t5 ? std::span<const UsualToken>(kT5Tokens) : kLlamaTokens), known,
+    add_side_tokens(side_tokens(path, config, usual_tokens_of(is_t5 ? type : "LlamaTokenizer")), known,
                     /*normalizer=*/nullptr, found.tokens);
   set_roles(config, known, found.tokens, found.roles);
   return found;
@@ -348,14 +565,20 @@ std::unique_ptr<Tokenizer> read_sentence_piece(const std::filesystem::path& path
     const auto found = config.find(key);
     return found != config.end() && found->is_boolean() ? found->get<bool>() : fallback;
   };
-  const Around around{flag("add_bos_token", true), flag("add_eos_token", false)};
-  Additions additions = additions_beside(path, config, *processor);
+  const bool is_t5 = tokenizer_class_beside(path, config) == "T5Tokenizer";
+  const bool has_class = config.contains("tokenizer_class");
+  const Around around =
+      is_t5 ? Around{false, true} : Around{flag("add_bos_token", !has_class), flag("add_eos_token", false)};
+  const SentencePieceFile file = read_sentence_piece_file(bytes);
+  Additions additions = additions_beside(path, config, *processor, file);
   auto continuing = additions.tokens.empty() ? nullptr : continuing_processor(bytes);
   std::string fingerprint =
       "sentencepiece:" + core::checksum(std::string_view(bytes)) + fingerprint_of(additions.tokens);
   if (!additions.tokens.empty()) fingerprint += std::to_string(static_cast<int>(additions.prefix_space));
-  return std::make_unique<SentencePiece>(std::move(processor), std::move(continuing), around, std::move(additions),
-                                         std::move(fingerprint));
+  auto unigram = file.is_unigram ? std::make_unique<UnigramPieces>(file, *processor) : nullptr;
+  if (unigram) fingerprint += "unigram 1";
+  return std::make_unique<SentencePiece>(std::move(processor), std::move(continuing), std::move(unigram), around,
+                                         std::move(additions), std::move(fingerprint));
 }
 
 }  // namespace trainctl::tokenizer

@@ -101,6 +101,19 @@ std::vector<SideToken> sorted_by_id(std::vector<SideToken> tokens) {
   return tokens;
 }
 
+/// Gives a token that tokenizer.json has the flags of added_tokens_decoder, which transformers takes.
+void take_flags(const SideToken& side, const Normalizer* normalizer, std::vector<AddedToken>& added) {
+  const auto same = std::ranges::find(added, side.token.content, &AddedToken::content);
+  if (!side.id || !side.place.ends_with(kDecoder) || same == added.end()) return;
+  const std::uint32_t id = same->id;
+  if (*side.id != id)
+    throw core::Error(side.place + ": '" + side.token.content + "' has id " + std::to_string(*side.id) + ", and " +
+                      std::to_string(id) + " in tokenizer.json");
+  *same = side.token;
+  same->id = id;
+  same->pattern = same->normalized ? normalized(normalizer, same->content) : same->content;
+}
+
 }  // namespace
 
 Json tokenizer_config_beside(const fs::path& path) {
@@ -150,6 +163,41 @@ std::string tokenizer_class_beside(const fs::path& path, const Json& config) {
   return found == kClasses.end() ? "" : found->second;
 }
 
+std::string class_for_tokenizer_json(const fs::path& path, const Json& config) {
+  // Of models whose configs are mostly named otherwise than their tokenizers; as in transformers' mapping.
+  static const std::map<std::string, std::string> kRegistered = {{"bert", "BertTokenizer"},
+                                                                 {"distilbert", "BertTokenizer"},
+                                                                 {"electra", "BertTokenizer"},
+                                                                 {"gpt2", "GPT2Tokenizer"},
+                                                                 {"opt", "GPT2Tokenizer"},
+                                                                 {"phi", "GPT2Tokenizer"},
+                                                                 {"codegen", "GPT2Tokenizer"},
+                                                                 {"roberta", "RobertaTokenizer"},
+                                                                 {"bart", "RobertaTokenizer"},
+                                                                 {"qwen2", "Qwen2Tokenizer"},
+                                                                 {"qwen2_moe", "Qwen2Tokenizer"},
+                                                                 {"qwen3", "Qwen2Tokenizer"},
+                                                                 {"gemma", "GemmaTokenizer"},
+                                                                 {"gemma2", "GemmaTokenizer"},
+                                                                 {"gemma3", "GemmaTokenizer"},
+                                                                 {"gemma3_text", "GemmaTokenizer"},
+                                                                 {"t5", "T5Tokenizer"},
+                                                                 {"mt5", "T5Tokenizer"},
+                                                                 {"mistral", ""},
+                                                                 {"mixtral", ""},
+                                                                 {"phi3", ""},
+                                                                 {"granite", ""},
+                                                                 {"umt5", ""}};
+  const Json model = model_config_beside(path);
+  const auto found = kRegistered.find(
+      model.value("model_type", Json()).is_string() ? model["model_type"].get<std::string>() : std::string());
+  const bool names_class = config.contains("tokenizer_class") && config["tokenizer_class"].is_string();
+  if (!names_class) return found == kRegistered.end() ? "" : found->second;
+  // transformers knows that the files of these models name a wrong class.
+  const bool is_wrong = found != kRegistered.end() && (found->first == "qwen2" || found->second.empty());
+  return is_wrong ? found->second : tokenizer_class_beside(path, config);
+}
+
 void require_class(const std::string& found, std::span<const std::string_view> expected, const fs::path& path,
                    std::string_view form, std::string_view hint) {
   if (found.empty() || std::find(expected.begin(), expected.end(), found) != expected.end()) return;
@@ -166,6 +214,38 @@ std::optional<std::string> named_token(const Json& config, const char* key) {
   if (found->is_object() && found->contains("content") && (*found)["content"].is_string())
     return (*found)["content"].get<std::string>();
   return std::nullopt;
+}
+
+std::span<const UsualToken> usual_tokens_of(std::string_view tokenizer_class) {
+  static constexpr UsualToken kGpt2[] = {
+      {"bos_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"unk_token", "<|endoftext|>"}};
+  static constexpr UsualToken kQwen[] = {
+      {"eos_token", "<|endoftext|>"}, {"unk_token", "<|endoftext|>"}, {"pad_token", "<|endoftext|>"}};
+  static constexpr UsualToken kRoberta[] = {{"bos_token", "<s>"},    {"eos_token", "</s>"},  {"unk_token", "<unk>"},
+                                            {"sep_token", "</s>"},   {"pad_token", "<pad>"}, {"cls_token", "<s>"},
+                                            {"mask_token", "<mask>"}};
+  static constexpr UsualToken kBert[] = {{"unk_token", "[UNK]"},
+                                         {"sep_token", "[SEP]"},
+                                         {"pad_token", "[PAD]"},
+                                         {"cls_token", "[CLS]"},
+                                         {"mask_token", "[MASK]"}};
+  static constexpr UsualToken kLlama[] = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
+  static constexpr UsualToken kT5[] = {{"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}};
+  static constexpr UsualToken kGemma[] = {{"bos_token", "<bos>"},
+                                          {"eos_token", "<eos>"},
+                                          {"unk_token", "<unk>"},
+                                          {"pad_token", "<pad>"},
+                                          {"mask_token", "<mask>"}};
+  if (tokenizer_class == "GPT2Tokenizer" || tokenizer_class == "CodeGenTokenizer") return kGpt2;
+  if (tokenizer_class == "Qwen2Tokenizer") return kQwen;
+  if (tokenizer_class == "RobertaTokenizer") return kRoberta;
+  if (tokenizer_class == "BertTokenizer" || tokenizer_class == "DistilBertTokenizer" ||
+      tokenizer_class == "ElectraTokenizer")
+    return kBert;
+  if (tokenizer_class == "LlamaTokenizer") return kLlama;
+  if (tokenizer_class == "T5Tokenizer") return kT5;
+  if (tokenizer_class == "GemmaTokenizer") return kGemma;
+  return {};
 }
 
 std::vector<SideToken> side_tokens_with_ids(const fs::path& path, const Json& config) {
@@ -233,7 +313,10 @@ void add_side_tokens(const std::vector<SideToken>& tokens, const KnownTokens& kn
   });
   for (const SideToken& side : tokens) {
     if (side.token.content.empty() || (side.is_usual && !has_new && !is_known(side))) continue;
-    if (!contents.insert(side.token.content).second) continue;
+    if (!contents.insert(side.token.content).second) {
+      take_flags(side, normalizer, added);
+      continue;
+    }
     AddedToken token = side.token;
     const std::optional<std::uint32_t> id = known.find(token.content);
     token.id = id ? *id : next++;

@@ -23,6 +23,9 @@ struct UsualToken {
   std::string_view content;
 };
 
+/// Returns those of a class; none for a class that has none or isn't known here.
+std::span<const UsualToken> usual_tokens_of(std::string_view tokenizer_class);
+
 /// A token beside the vocabulary.
 struct SideToken {
   AddedToken token;
@@ -44,6 +47,10 @@ Json model_config_beside(const std::filesystem::path& path);
 /// Returns the class of transformers that tokenizer_config.json names, without "Fast", or that follows from the
 /// model_type in config.json; empty: neither says it.
 std::string tokenizer_class_beside(const std::filesystem::path& path, const Json& config);
+
+/// Returns the class with which AutoTokenizer reads a tokenizer.json in the directory of `path`; empty: the file is
+/// read as it is.
+std::string class_for_tokenizer_json(const std::filesystem::path& path, const Json& config);
 
 inline constexpr std::string_view kSaveAsJson =
     "save it as a tokenizer.json: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) of transformers";

@@ -1,0 +1,251 @@
+#include "tokenizer/formats/class_pipeline.h"
+
+#include <optional>
+#include <vector>
+
+#include "core/error.h"
+#include "tokenizer/formats/side_files.h"
+
+namespace trainctl::tokenizer {
+namespace {
+
+constexpr const char* kQwenSplit =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// Tokens that are put around a text.
+struct TokensAround {
+  std::vector<std::string> before{};
+  std::vector<std::string> behind{};
+  bool operator==(const TokensAround&) const = default;
+};
+
+Json part_of(const Json& document, const char* key) {
+  const auto found = document.find(key);
+  return found == document.end() ? Json() : *found;
+}
+
+/// Adds what a post-processor puts around a single text.
+void add_tokens_around(const Json& step, TokensAround& around) {
+  if (step.is_null()) return;
+  const Json type = step.value("type", Json());
+  if (type == "Sequence")
+    for (const Json& one : step.at("processors")) add_tokens_around(one, around);
+  if (type == "RobertaProcessing" || type == "BertProcessing") {
+    around.before.push_back(step.at("cls").at(0).get<std::string>());
+    around.behind.push_back(step.at("sep").at(0).get<std::string>());
+  }
+  if (type != "TemplateProcessing") return;
+  bool is_before = true;
+  for (const Json& piece : step.at("single")) {
+    if (!piece.contains("SpecialToken")) {
+      is_before = false;
+      continue;
+    }
+    (is_before ? around.before : around.behind).push_back(piece.at("SpecialToken").at("id").get<std::string>());
+  }
+}
+
+/// Removes what doesn't change the ids, and adds what older files leave out.
+Json comparable(Json step) {
+  if (!step.is_object()) return step;
+  if (step.contains("pretokenizers"))
+    for (Json& one : step["pretokenizers"]) one = comparable(one);
+  if (step.contains("normalizers"))
+    for (Json& one : step["normalizers"]) one = comparable(one);
+  step.erase("trim_offsets");
+  if (step.value("type", Json()) == "ByteLevel" && !step.contains("use_regex")) step["use_regex"] = true;
+  if (step.value("type", Json()) == "Metaspace") step.erase("add_prefix_space");
+  return step;
+}
+
+Json byte_level(const Json& config, bool use_regex) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", config.value("add_prefix_space", Json()) == true},
+          {"use_regex", use_regex}};
+}
+
+/// What a class builds: its normalizer and its pre-tokenizer.
+struct ClassPipeline {
+  Json normalizer;
+  Json pre_tokenizer;
+};
+
+/// Returns none for classes that take tokenizer.json as it is, and for those that aren't known here.
+std::optional<ClassPipeline> pipeline_of(const std::string& name, const Json& config) {
+  if (name == "GPT2Tokenizer" || name == "CodeGenTokenizer" || name == "RobertaTokenizer")
+    return ClassPipeline{nullptr, byte_level(config, true)};
+  if (name == "Qwen2Tokenizer") {
+    const Json split = {
+        {"type", "Split"}, {"pattern", {{"Regex", kQwenSplit}}}, {"behavior", "Isolated"}, {"invert", false}};
+    return ClassPipeline{{{"type", "NFC"}},
+                         {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(config, false)}}}};
+  }
+  if (name == "LlamaTokenizer") {
+    const bool has_prefix = config.value("add_prefix_space", Json()) != false;
+    const bool is_legacy = config.value("legacy", Json()) == true;
+    return ClassPipeline{nullptr,
+                         {{"type", "Metaspace"},
+                          {"replacement", "\u2581"},
+                          {"prepend_scheme", !has_prefix ? "never"
+                                             : is_legacy ? "always"
+                                                         : "first"},
+                          {"split", false}}};
+  }
+  if (name == "GemmaTokenizer")
+    return ClassPipeline{
+        {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}},
+        {{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}, {"invert", false}}};
+  return std::nullopt;
+}
+
+/// Returns whether the file has Llama's pre-tokenizer in the older form, as a normalizer, which is the same with
+/// legacy: true.
+bool has_llama_normalizer(const Json& document, const ClassPipeline& made) {
+  const Json normalizer = {{"type", "Sequence"},
+                           {"normalizers",
+                            {{{"type", "Prepend"}, {"prepend", "\u2581"}},
+                             {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}}}}};
+  return made.pre_tokenizer.value("prepend_scheme", Json()) == "always" &&
+         part_of(document, "normalizer") == normalizer && part_of(document, "pre_tokenizer").is_null();
+}
+
+bool is_of_bert(const std::string& name) {
+  return name == "BertTokenizer" || name == "DistilBertTokenizer" || name == "ElectraTokenizer";
+}
+
+/// Makes of a document what a class of transformers makes of it.
+class Remaking {
+ public:
+  Remaking(Json& document, const Json& config, const std::string& name, const std::filesystem::path& path)
+      : document_(document), config_(config), name_(name), path_(path) {}
+
+  void run() {
+    if (const std::optional<ClassPipeline> made = pipeline_of(name_, config_)) {
+      check_model();
+      check_added();
+      if (!has_llama_normalizer(document_, *made)) {
+        put("normalizer", made->normalizer);
+        put("pre_tokenizer", made->pre_tokenizer);
+      }
+    }
+    if (is_of_bert(name_)) {
+      check_added();
+      put("pre_tokenizer", {{"type", "BertPreTokenizer"}});
+      const std::string unknown = content("unk_token", "[UNK]");
+      if (document_["model"].value("unk_token", "[UNK]") != unknown) document_["model"]["unk_token"] = unknown;
+    }
+    put_around();
+  }
+
+ private:
+  std::string content(const char* key, const std::string& usual) const {
+    return named_token(config_, key).value_or(usual);
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw core::Error(path_.string() + ": " + what +
+                      (name_.empty() ? "" : ", and transformers reads this directory with " + name_))
+        .hint(
+            "set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast to take tokenizer.json as it is");
+  }
+
+  /// Replaces a part that differs in more than what doesn't change the ids.
+  void put(const char* key, const Json& made) {
+    if (comparable(part_of(document_, key)) != comparable(made)) document_[key] = made;
+  }
+
+  void check_model() const {
+    const Json& model = document_.at("model");
+    const auto is_blank = [&](const char* key) { return part_of(model, key).is_null() || part_of(model, key) == ""; };
+    const bool is_plain = model.value("type", Json("BPE")) == "BPE" && is_blank("continuing_subword_prefix") &&
+                          is_blank("end_of_word_suffix") && part_of(model, "ignore_merges") != true;
+    if (!is_plain) refuse("the model isn't plain BPE");
+    if ((name_ == "LlamaTokenizer" || name_ == "GemmaTokenizer") && part_of(model, "byte_fallback") != true)
+      refuse("the model has no byte_fallback");
+  }
+
+  /// A class takes added_tokens_decoder in the place of tokenizer.json's added tokens.
+  void check_added() const {
+    const auto decoder = config_.find("added_tokens_decoder");
+    if (decoder == config_.end()) return;
+    for (const Json& token : part_of(document_, "added_tokens")) {
+      const auto found = decoder->find(std::to_string(token.at("id").get<std::int64_t>()));
+      if (found == decoder->end() || found->value("content", Json()) != token.at("content"))
+        refuse("the added token " + token.at("content").dump() + " is missing in added_tokens_decoder");
+    }
+  }
+
+  void put_around() {
+    TokensAround found;
+    add_tokens_around(part_of(document_, "post_processor"), found);
+    std::optional<TokensAround> made;
+    if (is_of_bert(name_))
+      made = {{content("cls_token", "[CLS]")}, {content("sep_token", "[SEP]")}};
+    else if (name_ == "RobertaTokenizer")
+      made = {{content("cls_token", "<s>")}, {content("sep_token", "</s>")}};
+    if (made && found != *made) document_["post_processor"] = template_of(*made);
+  }
+
+  std::uint64_t id_of(const std::string& token) const {
+    const Json vocabulary = part_of(document_.at("model"), "vocab");
+    if (vocabulary.is_object() && vocabulary.contains(token)) return vocabulary.at(token).get<std::uint64_t>();
+    for (const Json& added : part_of(document_, "added_tokens"))
+      if (added.at("content") == token) return added.at("id").get<std::uint64_t>();
+    refuse("the vocabulary has no token '" + token + "', which is put around texts");
+  }
+
+  /// Writes what is put around one text, and around each of two.
+  Json template_of(const TokensAround& around) const {
+    Json single = Json::array();
+    Json second = Json::array();
+    Json tokens = Json::object();
+    const auto add = [&](const std::string& token, bool is_in_second) {
+      single.push_back({{"SpecialToken", {{"id", token}, {"type_id", 0U}}}});
+      if (is_in_second) second.push_back({{"SpecialToken", {{"id", token}, {"type_id", is_of_roberta() ? 0U : 1U}}}});
+      tokens[token] = {{"id", token}, {"ids", {id_of(token)}}, {"tokens", {token}}};
+    };
+    // BERT's second text begins behind the first one's end, RoBERTa's behind another end.
+    for (const std::string& token : around.before) add(token, !is_of_bert(name_) && !is_of_roberta());
+    if (is_of_roberta()) second.push_back({{"SpecialToken", {{"id", around.behind.front()}, {"type_id", 0U}}}});
+    single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0U}}}});
+    second.push_back({{"Sequence", {{"id", "B"}, {"type_id", is_of_roberta() ? 0U : 1U}}}});
+    for (const std::string& token : around.behind) add(token, true);
+    Json pair = single;
+    for (const Json& piece : second) pair.push_back(piece);
+    return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
+  }
+  bool is_of_roberta() const { return name_ == "RobertaTokenizer"; }
+
+  Json& document_;
+  const Json& config_;
+  const std::string& name_;
+  const std::filesystem::path& path_;
+};
+
+}  // namespace
+
+bool take_pipeline_of_class(Json& document, const Json& config, const std::string& tokenizer_class,
+                            const std::filesystem::path& path) {
+  if (!document.is_object() || !document.contains("model") || !document["model"].is_object()) return false;
+  const Json before = {part_of(document, "normalizer"), part_of(document, "pre_tokenizer"),
+                       part_of(document, "post_processor"), part_of(document["model"], "unk_token")};
+  try {
+    Remaking(document, config, tokenizer_class, path).run();
+  } catch (const Json::exception& error) {
+    throw core::Error(path.string() + " has another form than tokenizers writes: " + error.what());
+  }
+  return before != Json{part_of(document, "normalizer"), part_of(document, "pre_tokenizer"),
+                        part_of(document, "post_processor"), part_of(document["model"], "unk_token")};
+}
+
+void require_plain_special_tokens(const std::vector<AddedToken>& added, const std::string& tokenizer_class,
+                                  const std::filesystem::path& path) {
+  if (tokenizer_class != "Qwen2Tokenizer") return;
+  for (const AddedToken& token : added)
+    if (token.special && (token.left_strip || token.right_strip || token.single_word || token.normalized))
+      throw core::Error(path.string() + ": the special token '" + token.content +
+                        "' has lstrip, rstrip, single_word or normalized, which Qwen2Tokenizer drops")
+          .hint(std::string(kSaveAsJson));
+}
+
+}  // namespace trainctl::tokenizer
