@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <map>
+#include <utility>
 
 #include "model/model.h"
 #include "runtime/fake_tensor.h"
@@ -61,7 +62,7 @@ void materialize_the_rest(Model& model, c10::Device device) {
   model.visit_buffers([&](const std::string&, TensorDecl& decl) {
     decl.value = allocate(decl, device, false);
     if (decl.stored.defined())
-      decl.value.copy_(decl.stored);
+      decl.value.copy_(std::exchange(decl.stored, {}));
     else
       decl.value.fill_(decl.init.a);
   });
@@ -74,6 +75,7 @@ void materialize(Model& model, c10::Device device, std::uint64_t seed, bool chan
   model.visit_parameters([&](const std::string& name, TensorDecl& decl) {
     at::Tensor value = allocate(decl, device, channels_last);
     value.copy_(first_values(decl, runtime::mix(seed, runtime::key_of(name))));
+    decl.stored.reset();
     decl.value = value.requires_grad_(decl.trainable);
   });
   materialize_the_rest(model, device);

@@ -95,6 +95,9 @@ class ScriptedLayer final : public SequenceLayer {
     if (places_.empty() || std::none_of(places_.begin(), places_.end(), [](const Place& p) { return p.is_parameter; }))
       throw core::Error("model.path: " + path + " has no parameters to train")
           .hint("torch.jit.freeze turns weights into constants: save the module before it");
+    // What the file has is this layer's now. The module is given values before each run.
+    for (const Place& place : places_) place.owner->setSlot(place.slot, at::Tensor());
+    for (ListPlace& place : list_places_) place.list.set(place.index, at::Tensor());
   }
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
