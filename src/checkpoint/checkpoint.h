@@ -43,6 +43,11 @@ class ShownState final : public runtime::State {
   StateValues values;
 };
 
+/// When a checkpoint is written. beside_training: from a copy while training goes on, if the config says `async`.
+/// at_once: before save() returns, without a copy of what is in the file's order already. That is for the last one,
+/// since nothing goes on beside it.
+enum class Writing { beside_training, at_once };
+
 /// The writer of checkpoints in `<directory>/step_%08d`, with at most one write at a time, in the background if the
 /// config says so. A complete checkpoint becomes `latest`, and `best` if its metric is the best so far. The saver then
 /// removes all checkpoints but the newest `keep` and the best. Each member of a group has a Saver. All members call the
@@ -55,10 +60,9 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
   /// Waits for this member's write, not for those of others; what fails is lost.
   ~Saver();
-  /// Copies this member's share of `state`, and returns before the write ends if the config says `background`. First
-  /// waits for the save before it. Passes the failure of a save to on_failed and goes on, or throws it if on_failed is
-  /// empty.
-  void save(const ShownState& state, CheckpointInfo info);
+  /// Saves this member's share of `state`. First waits for the save before it. Passes the failure of a save to
+  /// on_failed and goes on, or throws it if on_failed is empty. The failure of a save at once is finish()'s to throw.
+  void save(const ShownState& state, CheckpointInfo info, Writing writing = Writing::beside_training);
   /// Waits until the save under way is complete; throws what it threw.
   void finish();
   /// Called from the first member's saving thread when a checkpoint is complete: step, directory, seconds.

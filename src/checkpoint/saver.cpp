@@ -123,13 +123,14 @@ void Saver::report(const std::optional<core::Error>& failure) const {
   on_failed(failure->what());
 }
 
-void Saver::save(const ShownState& state, CheckpointInfo info) {
+void Saver::save(const ShownState& state, CheckpointInfo info, Writing writing) {
   report(wait_for_write());
   lost_.reset();
   const std::int64_t step = info.step;
+  const bool goes_on = config_.async && writing == Writing::beside_training;
   Work work{.temporary = temporary_path(directory_ / step_name(step), owner_),
             .snapshot = copy_state(state, {.index = group_ == nullptr ? 0 : group_->rank(), .count = size()},
-                                   config_.async ? Lifetime::own : Lifetime::lent),
+                                   goes_on ? Lifetime::own : Lifetime::lent),
             .info = std::move(info)};
   work.elements = work.snapshot.elements_of_all + work.snapshot.elements_of_own;
   if (size() > 1) {
@@ -149,9 +150,9 @@ void Saver::save(const ShownState& state, CheckpointInfo info) {
   pending_->all = std::async(std::launch::async, [this, pending = pending_.get(), taken = std::move(work)]() mutable {
     write_checkpoint(std::move(taken), *pending);
   });
-  if (config_.async) return;
+  if (goes_on) return;
   lost_ = wait_for_write();
-  report(lost_);
+  if (writing == Writing::beside_training) report(lost_);
 }
 
 void Saver::finish() {

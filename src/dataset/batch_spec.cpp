@@ -225,6 +225,7 @@ OnlyDataTells::OnlyDataTells(const std::string& what, const std::string& key)
 BatchSpec outline(const DatasetConfig& config, const LoaderOptions& options, const BatchSpecHints& hints) {
   BatchSpec outline = config.source.visit([&](const auto& kind) { return batch_spec_of(kind, hints); });
   if (outline.spec.is_image()) transform(outline, config, options);
+  if (outline.spec.target_length == 0) outline.text_length = hints.longest_text;            // pairs have two lengths
   outline.spec.class_counts.assign(static_cast<std::size_t>(outline.spec.num_classes), 1);  // as if all had samples
   const std::int64_t workers = config.num_workers.value.value_or(options.workers);
   if (workers > 0)

@@ -19,6 +19,7 @@ struct BatchSpec {
   bool has_token_types = false;
   bool has_padding = false;
   bool has_documents = false;
+  std::int64_t text_length = 0;  // tokens, of the longest text; 0: as long as it may be
 };
 
 /// Sizes that the model's config or opened data state; 0: they are not known.
@@ -28,6 +29,7 @@ struct BatchSpecHints {
   std::int64_t num_columns = 0;  // inputs of a table
   /// Two classes and eight columns stand for those that only the data tells: enough to build a network.
   bool assumes_sizes = false;
+  std::int64_t longest_text = 0;
 };
 
 /// The config leaves open what only the data tells.

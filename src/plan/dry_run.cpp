@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "checkpoint/snapshot.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "dataset/batch_spec.h"
@@ -36,7 +37,7 @@ const c10::Device kDevice{c10::DeviceType::CPU};
 
 dataset::BatchSpecHints hints_of(const model::ModelConfig& config, const DryRunOptions& options) {
   const model::OwnSizes sizes = sizes_of(config.network);
-  dataset::BatchSpecHints hints{.assumes_sizes = options.assumes_sizes};
+  dataset::BatchSpecHints hints{.assumes_sizes = options.assumes_sizes, .longest_text = options.longest_text};
   hints.num_classes = sizes.num_classes.value.value_or(0);
   hints.vocab_size = sizes.vocab_size.value.value_or(0);
   if (options.data == nullptr) return hints;
@@ -181,6 +182,7 @@ class DryRun {
     run_->micro_batches = runs_all ? micro_batches : std::min<std::int64_t>(micro_batches, 2);
     const std::int64_t begin = log_->now();
     const std::int64_t kept = log_->held_now();
+    const std::vector<checkpoint::Snapshot> written_meanwhile = copies_for_checkpoints();
     sent_bytes_ = 0;
     const auto second = [&] { step(train::GradNorm::only_to_clip); };
     if (options_.around_step)
@@ -212,6 +214,33 @@ class DryRun {
     if (options_.device == PlannedDevice::cuda) return &cuda_kernel_memory;
     return [this](const c10::OperatorHandle& op, const torch::jit::Stack& stack) { return kernels_.bound(op, stack); };
   }
+  /// Copies the state as the run does for its checkpoints and snapshots. Returns the copies that writers hold beside
+  /// the steps that follow. The copies of a GPU's tensors are the host's.
+  std::vector<checkpoint::Snapshot> copies_for_checkpoints() {
+    std::vector<checkpoint::Snapshot> copies;
+    if (options_.device != PlannedDevice::cpu) return copies;
+    log_->enter_phase("checkpoint");
+    log_->set_purpose(Purpose::checkpoint);
+    {
+      const optimizer::AveragedWeights averaged(*run_->optimizer);
+      checkpoint::ShownState state;
+      run_->visit_state(state);
+      const checkpoint::CheckpointConfig& config = run_->experiment.checkpoint;
+      const checkpoint::Division division{.index = run_->mesh->world().rank(), .count = run_->mesh->world().size()};
+      const bool precedes_steps = (config.every > 0 && config.every < run_->length.total_steps) || config.best;
+      if (config.async && precedes_steps)
+        copies.push_back(checkpoint::copy_state(state, division, checkpoint::Lifetime::own));
+      else
+        checkpoint::copy_state(state, division, checkpoint::Lifetime::lent);
+      if (config.in_memory)
+        copies.push_back(checkpoint::copy_state(
+            state, {.index = division.index, .count = division.count, .copies = checkpoint::Copies::each},
+            checkpoint::Lifetime::own));
+    }
+    log_->set_purpose(std::nullopt);
+    return copies;
+  }
+
   std::int64_t num_trained() const {
     std::int64_t count = 0;
     for (const model::NamedTensor& named : model::named_parameters(*run_->model))

@@ -22,9 +22,10 @@ enum class Purpose {
   batches,
   activations,
   communication,
+  checkpoint,
   workspace
 };
-inline constexpr std::size_t kNumPurposes = 9;
+inline constexpr std::size_t kNumPurposes = 10;
 std::string_view name_of(Purpose purpose);
 
 /// Bytes that a rank holds at one moment.
@@ -98,6 +99,7 @@ struct DryRunOptions {
   bool checks_initial_weights = false;        // opens model.init_from
   bool assumes_sizes = false;                 // where only the data tells them; else that is OnlyDataTells
   const dataset::SampleSpec* data = nullptr;  // of the training samples, if the data are open
+  std::int64_t longest_text = 0;              // tokens, of the training samples; 0: the longest that may be
 };
 
 /// Throws OnlyDataTells, and Error where the planner doesn't know an operator.

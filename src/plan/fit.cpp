@@ -68,6 +68,13 @@ std::vector<Candidate> recomputations(const experiment::Experiment& experiment) 
           "each block is recomputed in the backward pass, a third more work")};
 }
 
+std::vector<Candidate> checkpoints_at_once(const experiment::Experiment& experiment, const DryRunOptions& options) {
+  if (options.device == PlannedDevice::cuda || !experiment.checkpoint.async) return {};
+  return {{.settings = {{"checkpoint.async", "false"}},
+           .why = "training waits while a checkpoint is written, and has no copy of it",
+           .apply = [](experiment::Experiment& changed) { changed.checkpoint.async = false; }}};
+}
+
 Candidate sharding(std::int64_t stage) {
   static constexpr std::string_view kParts[] = {"the optimizer's state", "gradients too", "parameters too"};
   return {.settings = {{"distributed.kind", "zero"}, {"distributed.stage", std::to_string(stage)}},
@@ -181,7 +188,8 @@ std::vector<FitSuggestion> changes_that_fit(const experiment::Experiment& experi
   std::vector<FitSuggestion> found;
   if (std::optional<FitSuggestion> smaller = smaller_batch(experiment, options, limit))
     found.push_back(std::move(*smaller));
-  const std::vector<std::vector<Candidate>> families{shardings(experiment, options), recomputations(experiment),
+  const std::vector<std::vector<Candidate>> families{checkpoints_at_once(experiment, options),
+                                                     shardings(experiment, options), recomputations(experiment),
                                                      offloading(experiment, options)};
   for (const std::vector<Candidate>& family : families) {
     std::vector<FitSuggestion> some = tried(experiment, options, limit, family);

@@ -14,6 +14,25 @@ MemoryPlan plan_memory(const experiment::Experiment& experiment, const DryRunOpt
   return plan;
 }
 
+bool MemoryPlan::surely_exceeds() const {
+  constexpr double kErrorOfPredictions = 0.05;
+  return static_cast<double>(step.at_peak.total()) >
+         (1 + kErrorOfPredictions) * static_cast<double>(limit.for_tensors());
+}
+
+core::Error refusal_of(const MemoryPlan& plan, const runtime::DeviceConfig& device) {
+  MemoryPlan unchanged = plan;
+  unchanged.changes.clear();
+  core::Error error("the run won't fit: it " + warning_of(unchanged) +
+                    (device.memory_limit_mib ? " (device.memory_limit_mib)" : ""));
+  if (plan.changes.empty()) return error.hint("nothing that was tried makes it fit: more ranks, or a larger device");
+  std::string ways;
+  for (const FitSuggestion& change : plan.changes)
+    ways += (ways.empty() ? "" : "; or ") + text_of(change.settings) + ", predicted to take " +
+            core::format_bytes(static_cast<double>(change.peak_bytes + plan.limit.overhead));
+  return error.hint(ways);
+}
+
 std::string warning_of(const MemoryPlan& plan) {
   if (plan.fits()) return "";
   const auto bytes = [](std::int64_t value) { return core::format_bytes(static_cast<double>(value)); };

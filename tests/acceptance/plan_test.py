@@ -1,7 +1,9 @@
 """What `plan` predicts against what training then holds, and what `auto` makes of it."""
+import importlib.util
 import json
 import pathlib
 import re
+import subprocess
 import sys
 import unittest
 
@@ -155,6 +157,133 @@ class NarrowTest(unittest.TestCase):
         self.assertEqual(metrics(self.root / "stepped"), metrics(self.root / "by_hand"))
         for name in ("model.safetensors", "state.safetensors"):
             self.assertEqual((newest_checkpoint(self.root / "stepped") / name).read_bytes(), (newest_checkpoint(self.root / "by_hand") / name).read_bytes(), name)
+
+
+WIDE = """
+name: wide
+dataset: {kind: synthetic_images, num_samples: 256, num_eval_samples: 0, channels: 1, height: 64, width: 64, num_classes: 10, batch_size: 16}
+model: {kind: mlp, hidden: [1024]}
+optimizer: {kind: adamw, lr: 1e-4}
+train: {steps: 6, log_every: 1, eval_every: 0}
+checkpoint: {every: 2}
+tracking: {report: false}
+device: {kind: cpu, num_threads: 1, memory_limit_mib: 100}
+"""
+LONG = """
+name: long
+seed: 1
+dataset: {kind: text_classification, train: {files: [rows.jsonl]}, tokenizer: bytes, max_length: 2048, length_group_batches: 0, shuffle: false, batch_size: 8}
+model: {kind: bert, hidden_size: 64, num_layers: 2, num_heads: 2, intermediate_size: 128, max_position_embeddings: 2048}
+optimizer: {kind: adamw, lr: 1e-4}
+train: {epochs: 1, log_every: 6}
+tracking: {report: false}
+device: {kind: cpu, num_threads: 1, memory_limit_mib: 120}
+"""
+
+
+class LimitTest(unittest.TestCase):
+    """A run that won't fit into device.memory_limit_mib is refused before its first step, and what is named makes it fit."""
+
+    def setUp(self):
+        temporary = temporary_directory()
+        self.addCleanup(temporary.cleanup)
+        self.root = pathlib.Path(temporary.name)
+
+    def train(self, config, directory, *sets):
+        return run("train", config, "--run-dir", self.root / directory, "--no-progress", *(word for value in sets for word in ("--set", value)), cwd=self.root)
+
+    def check_refusal(self, result, directory):
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("device.memory_limit_mib", result.stderr)
+        self.assertNotIn("step 1", result.stderr)
+        self.assertFalse([record for record in metrics(self.root / directory) if record["event"] == "step"])
+
+    def test_the_copy_of_a_checkpoint_counts(self):
+        config = write_experiment(self.root, WIDE)
+        plan = json.loads(run("plan", config, "--json").stdout)
+        self.assertFalse(plan["fits"])
+        self.assertEqual(plan["memory_bytes"], 100 << 20)
+        state = sum(plan["memory"]["peak_by_purpose"][purpose] for purpose in ("parameters", "optimizer"))
+        self.assertAlmostEqual(plan["memory"]["peak_by_purpose"]["checkpoint"] / state, 1, delta=0.01)
+        refused = self.train(config, "refused")
+        self.check_refusal(refused, "refused")
+        self.assertIn("checkpoint.async: false", refused.stderr)
+        trained = self.train(config, "at_once", "checkpoint.async=false")
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        trained = self.train(config, "with_room", "device.memory_limit_mib=130")
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+
+    def test_the_longest_text_counts(self):
+        config = write_experiment(self.root, LONG)
+        rows = [json.dumps({"text": "word " * 4, "label": str(row % 2)}) + "\n" for row in range(160)]
+        (self.root / "rows.jsonl").write_text("".join(rows))
+        trained = self.train(config, "short")
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        self.assertNotIn("won't fit", trained.stderr)
+        rows[150] = json.dumps({"text": "word " * 400, "label": "0"}) + "\n"
+        (self.root / "rows.jsonl").write_text("".join(rows))
+        refused = self.train(config, "long")
+        self.check_refusal(refused, "long")
+        named = re.search(r"try: (.*?), predicted", refused.stderr)[1].split(", ")
+        trained = self.train(config, "smaller", *(setting.replace(": ", "=") for setting in named))
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+
+
+SCRIPTED = """
+name: scripted
+dataset: {kind: synthetic_images, num_samples: 256, num_eval_samples: 0, channels: 3, height: 32, width: 32, num_classes: 10, batch_size: 16}
+model: {kind: torchscript, path: net.pt}
+optimizer: {kind: adamw, lr: 1e-4, clip_norm: 1.0}
+train: {steps: 4, log_every: 1}
+tracking: {report: false}
+device: {kind: cpu, num_threads: 1}
+"""
+NETWORKS = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Conv2d(3, 128, 8, 8)
+        layer = nn.TransformerEncoderLayer(128, 4, 512, dropout=0.1, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+        self.head = nn.Linear(128, 10)
+    def forward(self, x):
+        return self.head(self.encoder(self.patches(x).flatten(2).transpose(1, 2)).mean(1))
+class Residual(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.branch = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU(),
+                                    nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))
+    def forward(self, x):
+        return torch.relu(x + self.branch(x))
+head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
+networks = {"mlp": nn.Sequential(nn.Flatten(), nn.Linear(3072, 1024), nn.ReLU(), nn.Linear(1024, 10)),
+            "cnn": nn.Sequential(nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(64, 64, 3), nn.GELU(), *head),
+            "resnet": nn.Sequential(nn.Conv2d(3, 64, 3, 2, 1), Residual(64), Residual(64), *head), "attention": Attention()}
+for name, network in networks.items():
+    torch.jit.script(network).save(name + ".pt")
+"""
+
+
+class ScriptedTest(unittest.TestCase):
+    def test_memory_of_scripted_networks_is_predicted(self):
+        if not importlib.util.find_spec("torch"):
+            self.skipTest("no PyTorch for Python, which writes the networks")
+        with temporary_directory() as directory:
+            root = pathlib.Path(directory)
+            (root / "networks.py").write_text(NETWORKS)
+            subprocess.run([sys.executable, "networks.py"], check=True, cwd=root)
+            for network in ("mlp", "cnn", "resnet", "attention"):
+                with self.subTest(network):
+                    config = write_experiment(root, SCRIPTED.replace("net.pt", f"{network}.pt"))
+                    predicted = json.loads(run("plan", config, "--json", cwd=root).stdout)["memory"]["peak_bytes"]
+                    trained = run("train", config, "--run-dir", root / network, "--no-progress", cwd=root)
+                    self.assertEqual(trained.returncode, 0, trained.stderr)
+                    records = [json.loads(line) for line in (root / network / "metrics.jsonl").read_text().splitlines()]
+                    measured = max(record.get("memory_mib", 0) for record in records)
+                    self.assertLess(abs(predicted / (measured * plan_memory.MIB) - 1), plan_memory.MOST_MEDIAN)
 
 
 class PlanOfLayouts(unittest.TestCase):

@@ -189,6 +189,21 @@ TEST_CASE("a write that fails is told by the next call, and leaves the checkpoin
   }
 }
 
+TEST_CASE("a checkpoint at once is complete when it returns, and finish() throws its failure", "[checkpoint]") {
+  const TemporaryDirectory scratch;
+  const fs::path directory = scratch / "checkpoints";
+  Saver saver(directory, {});
+  std::string told;
+  saver.on_failed = [&](const std::string& what) { told += what; };
+  saver.save(state_of(1), info_of(1), Writing::at_once);
+  CHECK(find_newest(directory)->step == 1);
+  fs::remove_all(directory);
+  std::ofstream(directory) << "in the way";
+  saver.save(state_of(2), info_of(2), Writing::at_once);
+  CHECK_THROWS_WITH(saver.finish(), Contains("saving the checkpoint of step 2"));
+  CHECK(told.empty());
+}
+
 TEST_CASE("a saver that goes away waits for its save, and swallows its failure", "[checkpoint]") {
   const TemporaryDirectory scratch;
   { Saver(scratch.path(), {}).save(state_of(1, 500'000), info_of(1)); }

@@ -43,6 +43,22 @@ TEST_CASE("what stays between steps is what ZeRO's formulas say", "[plan]") {
   CHECK(static_cast<double>(sharded.at_peak.of(Purpose::optimizer)) == Approx(parameter_bytes / 2).epsilon(0.01));
 }
 
+TEST_CASE("the copy of a checkpoint counts where steps go on beside its writer", "[plan]") {
+  const auto copy_in = [](const std::vector<std::string>& sets, PlannedDevice device = PlannedDevice::cpu) {
+    const DryRunStep step = step_of(sets, 1, device);
+    const std::int64_t state =
+        step.at_peak.of(Purpose::parameters) + step.at_peak.of(Purpose::optimizer) + step.at_peak.of(Purpose::averages);
+    return static_cast<double>(step.at_peak.of(Purpose::checkpoint)) / static_cast<double>(state);
+  };
+  const std::string alone = "distributed.kind=none";
+  CHECK(copy_in({alone, "checkpoint.every=1"}) == Approx(1).epsilon(0.001));
+  CHECK(copy_in({alone, "checkpoint.every=1", "optimizer.ema={decay: 0.9}"}) == Approx(1).epsilon(0.001));
+  CHECK(copy_in({alone, "checkpoint.in_memory={every: 1}"}) == Approx(1).epsilon(0.001));
+  CHECK(copy_in({alone, "checkpoint.every=2"}) == 0);  // the last step's
+  CHECK(copy_in({alone, "checkpoint.every=1", "checkpoint.async=false"}) == 0);
+  CHECK(copy_in({alone, "checkpoint.every=1"}, PlannedDevice::cuda) == 0);  // the copy is the host's
+}
+
 TEST_CASE("ranks that share layers keep their parts, and send two sums a block and pass", "[plan]") {
   const std::string plain = "activation_checkpointing={kind: none}";
   const DryRunStep alone = step_of({"distributed.kind=none", plain}, 1);

@@ -8,7 +8,6 @@
 #include "core/text.h"
 #include "engine.h"
 #include "machine/cpu.h"
-#include "machine/limits.h"
 #include "notice_printer.h"
 #include "plan/choose.h"
 #include "plan/memory/kernel_workspaces.h"
@@ -62,8 +61,8 @@ Target target_of(const cli::PlanOptions& options, const experiment::Experiment& 
     return {plan::PlannedDevice::cuda, "GPU", plan::gpu_limit(asked)};
   }
   // Without other word all ranks are on this machine.
-  const auto share = static_cast<std::int64_t>(machine::usable_memory()) / options.world;
-  return {plan::PlannedDevice::cpu, machine::cpu_name(), plan::cpu_limit(asked > 0 ? asked : share)};
+  return {plan::PlannedDevice::cpu, machine::cpu_name(),
+          asked > 0 ? plan::cpu_limit(asked) : plan::memory_of(experiment, c10::kCPU, options.world)};
 }
 
 /// Predicts times by the data sheet of the requested device; without one, by rates measured here, once.

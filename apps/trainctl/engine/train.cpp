@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "dataset/loader/loader.h"
 #include "engine.h"
 #include "plan/choose.h"
 #include "plan/memory/kernel_workspaces.h"
@@ -252,21 +253,28 @@ plan::MemoryLimit Training::memory_limit(const train::Run& run) const {
   return plan::memory_of(run.experiment, run.device, ranks.local_world);
 }
 
+/// Prints the prediction. A run that surely takes more memory than it may is refused.
 void Training::predict(const train::Run& run, tracking::Sink& sink) const {
+  std::optional<plan::MemoryPlan> memory;  // that doesn't fit
   try {
     plan::KernelWorkspaces workspaces(plan::MeasuredRates::default_directory());
     plan::DryRunOptions options = plan_options(run);
     options.workspaces = &workspaces;
     options.data = &run.data.train->spec();
+    options.longest_text = dataset::longest_sample(*run.data.train);
     const plan::RecordedPlan plan =
         plan::plan_with_operations(run.experiment, options, memory_limit(run), plan::FitSearch::none);
     sink.on(tracking::Notice{tracking::Level::info,
                              plan::prediction_line(plan, {run.device, plan::MeasuredRates::default_directory()})});
-    if (!plan.memory.fits())
-      sink.on(tracking::Notice{tracking::Level::warning, "this won't fit: it " + plan::warning_of(plan.memory)});
+    if (!plan.memory.fits()) memory = plan.memory;
   } catch (const core::Error& error) {
     sink.on(tracking::Notice{tracking::Level::info, std::string("memory is not estimated: ") + error.what()});
   }
+  if (!memory) return;
+  // Batches of pairs are rarely as long as both limits allow.
+  const bool is_longest_known = run.data.train->spec().target_length == 0;
+  if (is_longest_known && memory->surely_exceeds()) throw plan::refusal_of(*memory, run.experiment.device);
+  sink.on(tracking::Notice{tracking::Level::warning, "this won't fit: it " + plan::warning_of(*memory)});
 }
 
 /// Returns the command that a user of the trained model is likely to need next.

@@ -55,6 +55,11 @@ class PrefetchingLoader final : public Loader {
 
   ~PrefetchingLoader() override { stop_workers(); }
 
+  std::int64_t longest_sample() const {
+    const std::span<const std::int32_t> lengths = parts_.source->lengths();
+    return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+  }
+
   std::optional<Batch> next() override {
     const core::TimePoint asked = parts_.now();
     std::shared_ptr<BatchTask> ticket = take_next();
@@ -397,6 +402,11 @@ std::int64_t batches_ahead(std::int64_t workers, std::int64_t prefetch_factor, s
 
 std::unique_ptr<Loader> make_loader(LoaderParts parts) {
   return std::make_unique<PrefetchingLoader>(std::move(parts));
+}
+
+std::int64_t longest_sample(const Loader& loader) {
+  const auto* own = dynamic_cast<const PrefetchingLoader*>(&loader);
+  return own == nullptr ? 0 : own->longest_sample();
 }
 
 }  // namespace trainctl::dataset

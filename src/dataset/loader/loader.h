@@ -45,4 +45,7 @@ std::int64_t batches_ahead(std::int64_t workers, std::int64_t prefetch_factor, s
 /// Its workers begin with the first seek() or next().
 std::unique_ptr<Loader> make_loader(LoaderParts parts);
 
+/// Returns the tokens of the longest sample, to which its batch is padded; 0: samples are alike.
+std::int64_t longest_sample(const Loader& loader);
+
 }  // namespace trainctl::dataset

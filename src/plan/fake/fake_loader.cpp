@@ -92,7 +92,8 @@ class FakeLoader final : public dataset::Loader {
   }
 
   dataset::Batch texts(Row& targets) {
-    const std::int64_t length = outline_.spec.input_shape[0];
+    const std::int64_t most = outline_.spec.input_shape[0];
+    const std::int64_t length = outline_.text_length > 0 ? std::min(outline_.text_length, most) : most;
     Row memory(batch_size_ * outline_.input_bytes, at::kLong, log_);
     dataset::Batch batch{.inputs = memory.take({batch_size_, length}), .targets = {}};
     const bool has_token_targets = outline_.target_count > 1;

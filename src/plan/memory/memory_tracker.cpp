@@ -24,6 +24,8 @@ std::string_view name_of(Purpose purpose) {
       return "activations";
     case Purpose::communication:
       return "communication";
+    case Purpose::checkpoint:
+      return "checkpoint";
     case Purpose::workspace:
       return "workspace";
   }

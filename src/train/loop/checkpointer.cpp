@@ -31,13 +31,14 @@ Checkpointer::Checkpointer(Run& run, tracking::Sink& sink, StopSignal::Deferral&
   };
 }
 
-void Checkpointer::save() {
+void Checkpointer::save(checkpoint::Writing writing) {
   if (saved_step_ == run_.step || run_.step == 0) return;
   run_.parallel->share_buffers();
   checkpoint::ShownState state;
   const optimizer::AveragedWeights averaged(*run_.optimizer);
   run_.visit_state(state);
-  saver_.save(state, info());
+  const bool is_last = run_.step == run_.length.total_steps;
+  saver_.save(state, info(), is_last ? checkpoint::Writing::at_once : writing);
   saved_step_ = run_.step;
 }
 

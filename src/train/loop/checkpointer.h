@@ -22,8 +22,8 @@ class Checkpointer {
   Checkpointer(Run& run, tracking::Sink& sink, StopSignal::Deferral& deferral, std::filesystem::path run_directory,
                std::map<std::string, std::string> config);
 
-  /// Saves the run, unless its step is saved already.
-  void save();
+  /// Saves the run, unless its step is saved already. After the last step nothing goes on beside the writer.
+  void save(checkpoint::Writing writing = checkpoint::Writing::beside_training);
   /// Saves the run over the checkpoint of its step, which lacks the evaluation that was made since.
   void save_again();
   bool is_snapshot_due() const;

@@ -56,7 +56,7 @@ int Trainer::run() {
     }
     watchdog_.reset();
     check_run_directory();
-    checkpointer_.save();
+    checkpointer_.save(checkpoint::Writing::at_once);
     update_profile();
     checkpointer_.close();
     monitor_.compare_memory();
