@@ -139,7 +139,23 @@ c10::Device choose_device(DeviceKind kind, LocalRank local) {
   throw core::Error("no usable GPU: " + gpu_problem()->text).hint(kCpuHint).during("opening the device");
 }
 
+/// Says how many threads share how many cores, and what limits those.
+std::string too_many_threads(std::int64_t threads) {
+  const std::int64_t cores = available_cores();
+  const auto quota = machine::group_cpu_quota();
+  const bool is_quota = quota && quota->value < static_cast<double>(machine::cores_in_affinity());
+  return "device.num_threads: " + core::format_count(threads) + " threads share " + core::format_count(cores) +
+         (cores == 1 ? " core" : " cores") +
+         (is_quota ? " (the CPU quota of " + quota->file.string() + ")" : " that this process may use");
+}
+
+/// Returns the threads of an operator. With many on a core, each operator waits for all of them to have had their turn:
+/// with thousands, a step takes minutes.
 std::int64_t num_threads(const DeviceConfig& config, LocalRank local) {
+  constexpr std::int64_t kMostOnACore = 16;
+  if (const std::int64_t asked = config.num_threads.value.value_or(1); asked > kMostOnACore * available_cores())
+    throw core::Error(too_many_threads(asked) + "; expected at most " + core::format_count(kMostOnACore) + " on a core")
+        .hint("device.num_threads: auto");
   return config.num_threads.value.value_or(std::max<std::int64_t>(1, available_cores() / local.world_size));
 }
 
@@ -206,10 +222,14 @@ std::optional<GpuProblem> gpu_problem() {
 }
 
 std::string device_warning(const DeviceConfig& config) {
-  if (config.kind != DeviceKind::auto_) return "";
+  std::string warning;
+  if (config.num_threads.value.value_or(0) > available_cores())
+    warning = too_many_threads(*config.num_threads.value) + ", and wait for each other; `auto` takes one for each core";
+  if (config.kind != DeviceKind::auto_) return warning;
   const std::optional<GpuProblem> problem = gpu_problem();
-  if (!problem || !problem->is_fault) return "";
-  return "no usable GPU: " + problem->text + "; the model runs on the CPU, and device.kind: cpu ends this warning";
+  if (!problem || !problem->is_fault) return warning;
+  return "no usable GPU: " + problem->text + "; the model runs on the CPU, and device.kind: cpu ends this warning" +
+         (warning.empty() ? "" : "; " + warning);
 }
 
 std::vector<std::vector<at::Tensor>> by_device(const std::vector<at::Tensor>& tensors) {

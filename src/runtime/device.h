@@ -47,7 +47,7 @@ struct GpuProblem {
 /// Returns why this process can use no GPU; none if num_gpus() > 0.
 std::optional<GpuProblem> gpu_problem();
 
-/// Returns a warning if `auto` takes the CPU because of a fault; else "".
+/// Returns a warning if `auto` takes the CPU because of a fault, or threads outnumber the cores; else "".
 std::string device_warning(const DeviceConfig& config);
 
 /// Cores this process may use (affinity and cgroup quota respected).

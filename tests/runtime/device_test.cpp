@@ -31,6 +31,17 @@ TEST_CASE("the CPU opens with the threads asked for", "[runtime]") {
   synchronize(device);
 }
 
+TEST_CASE("threads that outnumber the cores are warned of, and refused where they are many", "[runtime]") {
+  const auto with_threads = [](std::int64_t threads) {
+    return DeviceConfig{.kind = DeviceKind::cpu, .num_threads = threads};
+  };
+  CHECK(device_warning({.kind = DeviceKind::cpu}).empty());
+  CHECK(device_warning(with_threads(available_cores())).empty());
+  CHECK_THAT(device_warning(with_threads(available_cores() + 1)),
+             Catch::Contains("device.num_threads") && Catch::Contains(" threads share "));
+  CHECK_THROWS_WITH(open_device(with_threads(16 * available_cores() + 1)), Catch::Contains("device.num_threads"));
+}
+
 TEST_CASE("threads follow the process's affinity", "[runtime]") {
   cpu_set_t all;
   REQUIRE(::sched_getaffinity(0, sizeof all, &all) == 0);
