@@ -107,7 +107,7 @@ class Signals(InScratch):
 
     def test_one_very_long_micro_batch_with_nothing_to_save_ends_at_once(self):
         process = self.start("--set", "model={kind: lstm, num_layers: 2, hidden_size: 1024}", "--set", "task={kind: causal_lm}", "--set",
-                             "dataset={kind: synthetic_tokens, num_samples: 64, num_eval_samples: 0, seq_len: 20000, vocab_size: 16, batch_size: 16}")
+                             "dataset={kind: synthetic_tokens, num_samples: 64, num_eval_samples: 0, seq_len: 2500, vocab_size: 16, batch_size: 16}")
         self.wait_for("writing", process)
         self.let_compute(process, 2)
         self.end(process, signal.SIGTERM)
