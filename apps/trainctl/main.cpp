@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -105,7 +106,9 @@ static int run_and_report(int argc, char** argv) {
   } catch (const std::exception& error) {
     trainctl::core::Error reported = trainctl::core::as_error(error);
     const bool is_ours = dynamic_cast<const trainctl::core::Error*>(&error) != nullptr;
-    if (!is_ours && !reported.has_hint())
+    // The file system's state is no fault of the program.
+    const bool is_of_files = dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr;
+    if (!is_ours && !is_of_files && !reported.has_hint())
       reported.hint("no check of trainctl expected this; please report it with the experiment file");
     trainctl::core::print(stderr, "trainctl: %s\n", reported.text().c_str());
     return trainctl::core::kExitFailed;

@@ -54,12 +54,15 @@ std::string path_text(const std::filesystem::filesystem_error& error) {
   return error.path2().empty() ? first : first + " to " + error.path2().string();
 }
 
-/// Puts the path first: "cannot create directory: Permission denied [a]" has it last, after "filesystem error: ".
+/// Puts the path first: "cannot create directory: Permission denied [a]" has it last, after "filesystem error: ". Of
+/// other messages, such as "status: …", the library names its own function.
 Error from_filesystem(const std::filesystem::filesystem_error& error) {
   std::string action = error.what();
   constexpr std::string_view kPrefix = "filesystem error: ";
   if (action.starts_with(kPrefix)) action.erase(0, kPrefix.size());
   action = action.substr(0, action.find(": "));
+  if (action.find("iterator") != std::string::npos) action = "cannot list";
+  if (!action.starts_with("cannot ")) action = "cannot look at";
   return Error(action + " " + path_text(error) + ": " + error.code().message());
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "model/archive_check.h"
 #include "model/networks.h"
@@ -43,6 +44,7 @@ std::string first_line(const char* text) {
 
 torch::jit::Module load(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) throw core::Error("model.path: there is no file " + path);
+  const core::RegularFile readable(path);
   const runtime::RealScope real;  // a planner's tensors have no values
   try {
     check_archive(path);
