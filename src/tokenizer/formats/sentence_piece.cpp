@@ -487,8 +487,8 @@ void add_control_pieces(const SentencePieceFile& file, std::vector<AddedToken>& 
   }
 }
 
-/// Refuses a tokenizer.json of a Unigram model if transformers reads something else than its .model: the file as it is,
-/// because the class says so, or other added tokens.
+/// Refuses a tokenizer.json of a Unigram model if transformers reads something else than its .model. That is the file
+/// as it is, because the class says so, or other added tokens.
 void require_tokens_of_class(const std::filesystem::path& path, const Json& config, const std::string& type,
                              const std::vector<AddedToken>& added) {
   const auto refuse = [&](const std::string& what) {
