@@ -107,28 +107,29 @@ class PngCodec final : public Codec {
     return number;
   }
 
-  /// Throws unless the chunks up to the last one with pixels are whole and have their checksums, whichever rows are
-  /// wanted. Later chunks say nothing of the pixels.
+  /// Throws unless all chunks are there, and those up to the last one with pixels have their checksums, whichever rows
+  /// are wanted.
   void check_data() {
     constexpr std::uint32_t kData = 0x49444154;  // IDAT
+    constexpr std::uint32_t kEnd = 0x49454e44;   // IEND
     constexpr std::size_t kSignature = 8;
     const std::size_t size = image_.bytes.size();
     may_be_cut_ = false;
+    bool is_behind_data = false;
     for (std::size_t at = kSignature; at + 8 <= size;) {
       const std::size_t length = number_at(at);
       const bool is_data = number_at(at + 4) == kData;
-      if (may_be_cut_ && !is_data) {
-        may_be_cut_ = false;
-        return;
-      }
+      is_behind_data = is_behind_data || (may_be_cut_ && !is_data);
+      if (is_behind_data) may_be_cut_ = false;
+      if (is_behind_data && number_at(at + 4) == kEnd) return;
       if (length > size - at - 8) break;
       const std::size_t end = at + 8 + length;
-      if (end + 4 <= size && number_at(end) != checksum(at + 4, end))
+      if (!is_behind_data && end + 4 <= size && number_at(end) != checksum(at + 4, end))
         throw bad_image(image_.name,
                         "damaged PNG: the chunk at byte " + std::to_string(at) + " is not what its checksum says");
-      may_be_cut_ = is_data;  // unless another chunk follows
+      may_be_cut_ = is_data && !is_behind_data;  // unless another chunk follows
       at = end + 4;
-      if (at + 8 > size && is_data) return;
+      if (at + 8 > size && may_be_cut_) return;
     }
     throw bad_image(image_.name, "the file ends after " + std::to_string(size) +
                                      " bytes, before its image does; it was not copied whole");
