@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 using trainctl::core::terminal_columns;
+using trainctl::core::without_controls;
 using trainctl::core::wrap_words;
 
 TEST_CASE("lines break between words, and what follows is indented", "[core]") {
@@ -32,6 +33,17 @@ TEST_CASE("columns are characters, not bytes", "[core]") {
 
 TEST_CASE("text for a terminal without a sensible width stays as it is", "[core]") {
   CHECK(wrap_words("one two three", 5) == "one two three");
+}
+
+TEST_CASE("control characters are shown, not sent to the terminal", "[core][regression]") {
+  CHECK(without_controls("plain\ttext\n") == "plain\ttext\n");
+  CHECK(without_controls("naïve 漢字 🙂") == "naïve 漢字 🙂");
+  CHECK(without_controls("\x1b[31mred\a\r\x7f") == "\\x1b[31mred\\x07\\x0d\\x7f");
+  CHECK(without_controls("\xc2\x9b"
+                         "31m") == "\\xc2\\x9b31m");  // CSI in one character
+  CHECK(without_controls("\x9b"
+                         "31m \xe9t\xe9") == "\\x9b31m \\xe9t\\xe9");  // Latin-1 is no UTF-8
+  CHECK(without_controls(std::string("a\0b", 3)) == "a\\x00b");
 }
 
 TEST_CASE("a file is no terminal", "[core]") {
