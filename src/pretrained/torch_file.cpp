@@ -202,6 +202,8 @@ TorchFile read_content(const std::shared_ptr<core::MappedFile>& file, Content co
 bool is_torch_file(const fs::path& path) {
   // A safetensors file has its header's first brace behind eight bytes of length.
   constexpr std::size_t kLength = 8;
+  std::error_code unreadable;
+  if (!fs::is_regular_file(path, unreadable)) return false;  // a pipe would be waited for
   std::array<char, kLength + 1> begin{};
   std::ifstream file(path, std::ios::binary);
   file.read(begin.data(), begin.size());
