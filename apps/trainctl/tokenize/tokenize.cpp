@@ -100,6 +100,7 @@ int tokenize(const TokenizeOptions& options) {
   const auto tokenizer = tokenizer::load_tokenizer(options.tokenizer);
   if (options.files.empty()) each_line(std::cin, "standard input", *tokenizer, options);
   for (const std::string& file : options.files) {
+    if (std::filesystem::is_directory(file)) throw core::Error(file + " is a directory; expected a file of text");
     std::ifstream input(file, std::ios::binary);
     if (!input) throw core::system_error("open", file);
     each_line(input, file, *tokenizer, options);
