@@ -60,7 +60,7 @@ TEST_CASE("a preview in a terminal marks tokens by color or by brackets", "[data
   const TemporaryDirectory directory;
   const Preview preview = preview_dataset(chat(directory, row_of("h\x1b", "a\nb ü cdef")), {.num_samples = 1});
   const std::string plain = preview_text(preview, PreviewMarks::brackets);
-  CHECK_THAT(plain, Contains("<u>h?<a>[[a\nb ]]{{cut: ü cdef}}") && Contains("longest: conversation 1 19"));
+  CHECK_THAT(plain, Contains("<u>h\\x1b<a>[[a\nb ]]{{cut: ü cdef}}") && Contains("longest: conversation 1 19"));
   CHECK(plain.find('\x1b') == std::string::npos);
   CHECK_THAT(preview_text(preview, PreviewMarks::colors),
              Contains("<a>\x1b[30;42ma\x1b[0m\n\x1b[30;42mb \x1b[0m\x1b[9;31mü cdef\x1b[0m"));
