@@ -36,6 +36,10 @@ void check_idle_keys(Checked& c) {
       !config::traits_of(e.model.network).has_convolutions)
     report("model.convolution_algorithm", "model.kind",
            "model.kind is " + std::string(e.model.network.kind()) + ", which has no convolutions");
+  if (const auto* listed = e.model.network.get_if<model::LayersConfig>();
+      listed != nullptr && listed->init != model::LayersInit::normal &&
+      listed->init_std != model::LayersConfig{}.init_std)
+    report("model.init_std", "model.init", "model.init is " + std::string(config::name_of(listed->init)));
   if (!rolls_back(e.train) && e.train.max_rollbacks != train::TrainConfig{}.max_rollbacks)
     report("train.max_rollbacks", "train.on_non_finite",
            "neither train.on_non_finite nor train.loss_spikes rolls back");

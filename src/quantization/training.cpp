@@ -14,6 +14,7 @@
 #include "quantization/block/block_graph.h"
 #include "quantization/layer/quantized_embedding.h"
 #include "quantization/qat/fake_quantize.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::quantization {
 namespace {
@@ -109,6 +110,7 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
 std::set<std::string> layers_before_sums(const model::ModelConfig& config, const model::InputSpec& input) {
   std::set<std::string> names;
   if (input.shape.size() != 3) return names;
+  const runtime::RealScope real;  // a planner's tensors leave no trace of the operators that make them
   const std::unique_ptr<model::Model> model = model::build(config, input);
   model::materialize(*model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
   model->set_training(false);

@@ -342,6 +342,8 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
         "3:33: model.init_policy: changes nothing while model.init_from is null");
   CHECK(idle("", ", convolution_algorithm: direct", "")
             .ends_with("changes nothing while model.kind is mlp, which has no convolutions"));
+  CHECK(only_problem_of(kName + kImages + kTrain + "model: {kind: layers, init_std: 0.5, layers: [flatten, linear]}\n")
+            .ends_with("model.init_std: changes nothing while model.init is pytorch"));
   CHECK(idle("", "", ", max_rollbacks: 5")
             .ends_with("changes nothing while neither train.on_non_finite nor train.loss_spikes rolls back"));
   CHECK(only_problem_of(kName + kImages + kModel + "train: {steps: 9, on_non_finite: rollback}\n") ==
