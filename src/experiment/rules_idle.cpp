@@ -46,6 +46,14 @@ void check_idle_keys(Checked& c) {
   if (e.dataset.on_bad_sample == dataset::OnBadSample::fail &&
       e.dataset.max_bad_samples != dataset::DatasetConfig{}.max_bad_samples)
     report("dataset.max_bad_samples", "dataset.on_bad_sample", "dataset.on_bad_sample is fail");
+  if (const auto* table = e.dataset.source.get_if<dataset::TableConfig>();
+      table != nullptr && table->label_type == dataset::LabelType::value && !table->class_names.empty())
+    report("dataset.class_names", "dataset.label_type", "dataset.label_type is value");
+  e.dataset.source.visit([&](const auto& source) {
+    if constexpr (requires { source.split_seed, source.eval_fraction, source.test_fraction; })
+      if (source.split_seed != 0 && source.eval_fraction == 0 && source.test_fraction == 0 && !e.dataset.fold)
+        report("dataset.split_seed", "dataset", "no share of the samples is kept for evaluation or test");
+  });
   if (e.quantization.observer != quantization::RangeFrom::percentile &&
       e.quantization.percentile != quantization::QuantizationConfig{}.percentile)
     report("quantization.percentile", "quantization.observer",

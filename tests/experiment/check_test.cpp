@@ -344,6 +344,12 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
             .ends_with("changes nothing while model.kind is mlp, which has no convolutions"));
   CHECK(only_problem_of(kName + kImages + kTrain + "model: {kind: layers, init_std: 0.5, layers: [flatten, linear]}\n")
             .ends_with("model.init_std: changes nothing while model.init is pytorch"));
+  const auto table = [](const std::string& more) {
+    return only_problem_of(kName + "model: {kind: mlp, num_classes: 1}\ntask: regression\ntrain: {steps: 9}\n" +
+                           "dataset: {kind: table, train: [a.csv], label: y, label_type: value, " + more + "}\n");
+  };
+  CHECK(table("class_names: [a]").ends_with("class_names: changes nothing while dataset.label_type is value"));
+  CHECK(table("split_seed: 5").find("no share of the samples is kept for evaluation") != std::string::npos);
   CHECK(idle("", "", ", max_rollbacks: 5")
             .ends_with("changes nothing while neither train.on_non_finite nor train.loss_spikes rolls back"));
   CHECK(only_problem_of(kName + kImages + kModel + "train: {steps: 9, on_non_finite: rollback}\n") ==
