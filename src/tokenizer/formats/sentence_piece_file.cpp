@@ -1,97 +1,92 @@
 #include "tokenizer/formats/sentence_piece_file.h"
 
-#include <cstdint>
-#include <cstring>
+#include <protozero/pbf_reader.hpp>
 
 #include "core/error.h"
 
 namespace trainctl::tokenizer {
 namespace {
 
-/// Fields of a protobuf message, one after the other (https://protobuf.dev/programming-guides/encoding).
-class Fields {
- public:
-  explicit Fields(std::string_view bytes) : rest_(bytes) {}
+using protozero::pbf_reader;
+using protozero::pbf_wire_type;
 
-  bool next() {
-    if (rest_.empty()) return false;
-    const std::uint64_t tag = take_varint();
-    number_ = tag >> 3U;
-    switch (tag & 7U) {
-      case 0:
-        value_ = take_varint();
-        break;
-      case 1:
-        bytes_ = take(8);
-        break;
-      case 2:
-        bytes_ = take(take_varint());
-        break;
-      case 5:
-        bytes_ = take(4);
-        break;
-      default:
-        fail();
-    }
-    return true;
-  }
-  std::uint64_t number() const { return number_; }
-  std::uint64_t value() const { return value_; }
-  std::string_view bytes() const { return bytes_; }
+pbf_reader reader_of(std::string_view bytes) {
+  return {bytes.data(), bytes.size()};
+}
 
- private:
-  [[noreturn]] static void fail() { throw core::Error("a SentencePiece model has a field that protobuf lacks"); }
-  std::string_view take(std::uint64_t count) {
-    if (count > rest_.size()) fail();
-    const std::string_view taken = rest_.substr(0, count);
-    rest_.remove_prefix(count);
-    return taken;
-  }
-  std::uint64_t take_varint() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<unsigned char>(take(1)[0]);
-      value |= std::uint64_t{byte & 0x7FU} << shift;
-      if ((byte & 0x80U) == 0) return value;
-    }
-    fail();
-  }
+/// Whether the field has this number and is a number, a text or a message, or a float. Others are left aside.
+bool is_varint(const pbf_reader& field, protozero::pbf_tag_type tag) {
+  return field.tag_and_type() == protozero::tag_and_type(tag, pbf_wire_type::varint);
+}
+bool is_bytes(const pbf_reader& field, protozero::pbf_tag_type tag) {
+  return field.tag_and_type() == protozero::tag_and_type(tag, pbf_wire_type::length_delimited);
+}
+bool is_float(const pbf_reader& field, protozero::pbf_tag_type tag) {
+  return field.tag_and_type() == protozero::tag_and_type(tag, pbf_wire_type::fixed32);
+}
 
-  std::string_view rest_;
-  std::uint64_t number_ = 0;
-  std::uint64_t value_ = 0;
-  std::string_view bytes_;
-};
+std::string_view bytes_of(pbf_reader& field) {
+  const protozero::data_view view = field.get_view();
+  return {view.data(), view.size()};
+}
 
-SentencePieceFile::Piece read_piece(std::string_view bytes) {
+SentencePieceFile::Piece read_piece(pbf_reader field) {
   SentencePieceFile::Piece piece;
-  for (Fields fields(bytes); fields.next();) {
-    if (fields.number() == 1) piece.text = fields.bytes();
-    if (fields.number() == 2 && fields.bytes().size() == sizeof piece.score)
-      std::memcpy(&piece.score, fields.bytes().data(), sizeof piece.score);
-    if (fields.number() == 3) piece.type = static_cast<PieceType>(fields.value());
+  while (field.next()) {
+    if (is_bytes(field, 1))
+      piece.text = bytes_of(field);
+    else if (is_float(field, 2))
+      piece.score = field.get_float();
+    else if (is_varint(field, 3))
+      piece.type = static_cast<PieceType>(field.get_int64());
+    else
+      field.skip();
   }
   return piece;
+}
+
+void read_trainer(pbf_reader field, SentencePieceFile& file) {
+  constexpr std::int64_t kUnigram = 1;
+  while (field.next()) {
+    if (is_varint(field, 3))
+      file.is_unigram = field.get_int64() == kUnigram;
+    else if (is_varint(field, 35))
+      file.byte_fallback = field.get_int64() != 0;
+    else
+      field.skip();
+  }
+}
+
+void read_normalizer(pbf_reader field, SentencePieceFile& file) {
+  while (field.next()) {
+    if (is_bytes(field, 2))
+      file.changes_characters = !bytes_of(field).empty();
+    else if (is_varint(field, 3))
+      file.add_dummy_prefix = field.get_int64() != 0;
+    else if (is_varint(field, 4))
+      file.remove_extra_whitespaces = field.get_int64() != 0;
+    else
+      field.skip();
+  }
 }
 
 }  // namespace
 
 SentencePieceFile read_sentence_piece_file(std::string_view bytes) {
-  constexpr std::uint64_t kUnigram = 1;
   SentencePieceFile file;
-  for (Fields fields(bytes); fields.next();) {
-    if (fields.number() == 1) file.pieces.push_back(read_piece(fields.bytes()));
-    if (fields.number() == 2)
-      for (Fields trainer(fields.bytes()); trainer.next();) {
-        if (trainer.number() == 3) file.is_unigram = trainer.value() == kUnigram;
-        if (trainer.number() == 35) file.byte_fallback = trainer.value() != 0;
-      }
-    if (fields.number() == 3)
-      for (Fields normalizer(fields.bytes()); normalizer.next();) {
-        if (normalizer.number() == 2) file.changes_characters = !normalizer.bytes().empty();
-        if (normalizer.number() == 3) file.add_dummy_prefix = normalizer.value() != 0;
-        if (normalizer.number() == 4) file.remove_extra_whitespaces = normalizer.value() != 0;
-      }
+  try {
+    for (pbf_reader field = reader_of(bytes); field.next();) {
+      if (is_bytes(field, 1))
+        file.pieces.push_back(read_piece(reader_of(bytes_of(field))));
+      else if (is_bytes(field, 2))
+        read_trainer(reader_of(bytes_of(field)), file);
+      else if (is_bytes(field, 3))
+        read_normalizer(reader_of(bytes_of(field)), file);
+      else
+        field.skip();
+    }
+  } catch (const protozero::exception&) {
+    throw core::Error("a SentencePiece model has a field that protobuf lacks");
   }
   return file;
 }

@@ -164,7 +164,7 @@ std::string tokenizer_class_beside(const fs::path& path, const Json& config) {
 }
 
 std::string class_for_tokenizer_json(const fs::path& path, const Json& config) {
-  // Of models whose configs are mostly named otherwise than their tokenizers; as in transformers' mapping.
+  // These models' configs are mostly named otherwise than their tokenizers, as in transformers' mapping.
   static const std::map<std::string, std::string> kRegistered = {{"bert", "BertTokenizer"},
                                                                  {"distilbert", "BertTokenizer"},
                                                                  {"electra", "BertTokenizer"},
