@@ -198,9 +198,8 @@ class EveryKey(unittest.TestCase):
         text = yaml.safe_dump(experiment, sort_keys=False)
         if text not in self.results:
             directory = pathlib.Path(tempfile.mkdtemp(dir=self.root))
-            config = write_experiment(directory, text)
-            shutil.copy(config, self.root / f"{directory.name}.yaml")
-            result = subprocess.run([TRAINCTL, "train", self.root / f"{directory.name}.yaml", "--run-dir", directory / "run", "--no-progress"],
+            config = write_experiment(self.root, text, f"{directory.name}.yaml")
+            result = subprocess.run([TRAINCTL, "train", config, "--run-dir", directory / "run", "--no-progress"],
                                     capture_output=True, text=True, errors="replace", cwd=self.root, timeout=LONGEST_RUN_S)
             self.results[text] = result.returncode, left_by(directory / "run") if result.returncode == 0 else result.stderr
             shutil.rmtree(directory)
