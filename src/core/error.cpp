@@ -44,7 +44,7 @@ std::string without_allocator(const std::string& line) {
 }
 
 bool says_out_of_memory(const std::string& text) {
-  for (const char* words : {"can't allocate memory", "not enough memory", "std::bad_alloc"})
+  for (const char* words : {"can't allocate memory", "not enough memory", "std::bad_alloc", " of host memory: "})
     if (text.find(words) != std::string::npos) return true;
   return false;
 }

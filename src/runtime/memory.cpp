@@ -122,8 +122,7 @@ void HostAllocator::fail(std::size_t bytes) const {
                                    static_cast<std::size_t>(memory().reserved), device);
   TORCH_CHECK_WITH(OutOfMemoryError, false, "cannot allocate ", core::format_bytes(static_cast<double>(bytes)),
                    " of host memory: ", core::format_bytes(static_cast<double>(current())), " of ",
-                   core::format_bytes(static_cast<double>(limit_.load())),
-                   " are in use; a smaller dataset.batch_size with more accumulation.steps needs less");
+                   core::format_bytes(static_cast<double>(limit_.load())), " are in use");
 }
 
 MemoryUse HostAllocator::memory() const {

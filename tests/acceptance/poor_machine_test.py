@@ -30,6 +30,25 @@ train: {steps: 6}
 checkpoint: {every: 2, in_memory: {every: 1}}
 device: {kind: cpu}
 """
+# A plan only warns of pairs, which are rarely as long as both limits allow, so that these run out of memory in their first step.
+PAIRS = """
+name: pairs
+seed: 1
+dataset:
+  kind: text_seq2seq
+  train: {files: [ROOT/pairs.jsonl], source: source, target: target}
+  tokenizer: bytes
+  max_source_length: 512
+  max_target_length: 512
+  batch_size: 64
+  num_workers: 1
+  cache_dir: ROOT/cache
+model: {kind: t5, hidden_size: 32, num_layers: 1, num_heads: 4, intermediate_size: 64}
+task: {kind: seq2seq_lm}
+optimizer: {kind: adamw}
+train: {steps: 4}
+device: {kind: cpu}
+"""
 
 
 class PoorMachine(unittest.TestCase):
@@ -139,8 +158,22 @@ class PoorMachine(unittest.TestCase):
             for hidden in (400_000, 1_000_000, 2_000_000):
                 result = in_memory_group(group, self.train("--set", f"model.hidden={hidden}"))
                 self.assertEqual(result.returncode, 1, result.stderr)
-                self.assertRegex(result.stderr, r"(?m)^trainctl: ((out of memory at step \d+: )?cannot allocate .* of host memory: .* are in use|the model has [\d,]+ parameters, which take .*; tensors may take .* here)")
-                self.assertNotIn("frame #", result.stderr)
+                self.assertRegex(result.stderr, r"(?m)^trainctl: (the run won't fit: it needs .* but there are 512.0 MiB"
+                                                r"|out of memory: cannot allocate .* of host memory: .* are in use"
+                                                r"|the model has [\d,]+ parameters, which take .*; tensors may take .* here)")
+                self.assertNotRegex(result.stderr, "frame #|please report it")
+
+    def test_a_step_too_large_for_its_control_group_is_an_error_and_not_a_kill(self):
+        pair = json.dumps({"source": "a" * 511, "target": "b" * 511})
+        (self.root / "pairs.jsonl").write_text(f"{pair}\n" * 256)
+        self.config = write_experiment(self.root, PAIRS.replace("ROOT", str(self.root)), "pairs.yaml")
+        with memory_group(512 << 20) as group:
+            if group is None:
+                self.skipTest("no control group can be made below our own")
+            result = in_memory_group(group, self.train())
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"(?m)^trainctl: out of memory at step 1: cannot allocate .* of host memory: .* are in use")
+        self.assertNotIn("frame #", result.stderr)
 
 
 if __name__ == "__main__":
