@@ -1,12 +1,10 @@
 #include "exporters/graph_model.h"
 
-#include <chrono>
 #include <fstream>
 
 #include "core/error.h"
 #include "exporters/inductor_package.h"
 #include "exporters/onnx/run/file.h"
-#include "exporters/sandboxed_load.h"
 #include "exporters/torchscript.h"
 #include "pretrained/torch_file.h"
 
@@ -14,8 +12,6 @@ namespace trainctl::exporters {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uintmax_t kLeastBytesPerSecond = 20'000'000;  // at which a file is read
 
 /// An open graph of any kind.
 class OpenedGraph {
@@ -118,18 +114,6 @@ std::unique_ptr<model::Model> open_graph(const fs::path& path, const Signature& 
 }
 
 void check_graph(const fs::path& path) {
-  if ((is_script(path) || is_inductor_package(path)) && fs::is_regular_file(path)) {
-    // LibTorch's reader takes archives that are made to do harm for what they say.
-    const auto most = std::chrono::seconds(10 + fs::file_size(path) / kLeastBytesPerSecond);
-    switch (try_in_child([&] { open(path); }, most)) {
-      case TrialEnd::crashed:
-        throw core::Error(path.string() + " is refused: whoever loads it crashes").hint("export it again");
-      case TrialEnd::too_slow:
-        throw core::Error(path.string() + " is refused: loading it doesn't end").hint("export it again");
-      case TrialEnd::done:
-        break;
-    }
-  }
   open(path);
 }
 

@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "machine/cpu.h"
-#include "model/archive_check.h"
+#include "model/foreign_file.h"
 
 namespace trainctl::exporters {
 namespace {

@@ -1,6 +1,7 @@
 #include "exporters/torchscript.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/mobile/import.h>
 #include <torch/csrc/jit/mobile/module.h>
@@ -9,11 +10,11 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <exception>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file.h"
-#include "model/archive_check.h"
-#include "model/scripted_side_effects.h"
+#include "model/foreign_file.h"
 
 namespace trainctl::exporters {
 namespace {
@@ -51,38 +52,47 @@ std::string note_of(const Notes& notes, const std::string& name) {
   return found == notes.end() ? "" : found->second;
 }
 
-class FullFile final : public TorchScriptFile {
+/// A loaded module of either flavour.
+template <class Module>
+class LoadedFile final : public TorchScriptFile {
  public:
-  FullFile(fs::path path, Notes notes) : path_(std::move(path)), notes_(std::move(notes)) {
-    module_ = torch::jit::load(path_.string(), at::Device(at::kCPU), notes_, /*load_debug_files=*/false);
-    const auto forward = module_.find_method("forward");
-    if (!forward) throw core::Error("the module has no method `forward`");
-    model::refuse_side_effects(*forward, path_.string());
-    module_.eval();
+  LoadedFile(model::ForeignFile file, Module module, Notes notes)
+      : file_(std::move(file)), module_(std::move(module)), notes_(std::move(notes)) {}
+
+  at::Tensor run(const std::vector<at::Tensor>& inputs) override {
+    const auto forward_without_values = [&] {
+      model::run_without_values([&] {
+        std::vector<at::Tensor> shapes;
+        for (const at::Tensor& input : inputs) shapes.push_back(at::empty_like(input));
+        run_forward(module_, shapes, file_.path());
+      });
+    };
+    if (!std::exchange(has_run_, true)) file_.try_in_child(file_.path().string(), forward_without_values);
+    return run_forward(module_, inputs, file_.path());
   }
-  at::Tensor run(const std::vector<at::Tensor>& inputs) override { return run_forward(module_, inputs, path_); }
   std::string note(const std::string& name) const override { return note_of(notes_, name); }
 
  private:
-  fs::path path_;
+  model::ForeignFile file_;
+  Module module_;
   Notes notes_;
-  torch::jit::Module module_;
+  bool has_run_ = false;
 };
 
-class MobileFile final : public TorchScriptFile {
- public:
-  MobileFile(fs::path path, Notes notes) : path_(std::move(path)), notes_(std::move(notes)) {
-    module_ = torch::jit::_load_for_mobile(path_.string(), at::Device(at::kCPU), notes_);
-    if (!module_.find_method("forward")) throw core::Error("the module has no method `forward`");
-  }
-  at::Tensor run(const std::vector<at::Tensor>& inputs) override { return run_forward(module_, inputs, path_); }
-  std::string note(const std::string& name) const override { return note_of(notes_, name); }
+torch::jit::Module load_full(const model::ForeignFile& file, Notes& notes) {
+  torch::jit::Module module = torch::jit::load(file.reader(), at::Device(at::kCPU), notes, /*load_debug_files=*/false);
+  const auto forward = module.find_method("forward");
+  if (!forward) throw core::Error("the module has no method `forward`");
+  model::refuse_side_effects(*forward, file.path().string());
+  module.eval();
+  return module;
+}
 
- private:
-  fs::path path_;
-  Notes notes_;
-  torch::jit::mobile::Module module_;
-};
+torch::jit::mobile::Module load_mobile(const model::ForeignFile& file, Notes& notes) {
+  torch::jit::mobile::Module module = torch::jit::_load_for_mobile(file.reader(), at::Device(at::kCPU), notes);
+  if (!module.find_method("forward")) throw core::Error("the module has no method `forward`");
+  return module;
+}
 
 struct Contents {
   Notes notes;
@@ -90,10 +100,9 @@ struct Contents {
 };
 
 /// Reads the list of records. Finds damage before anything is built of the archive.
-Contents look_into(const fs::path& path) {
+Contents look_into(const model::ForeignFile& file) {
   Contents contents;
-  model::check_archive(path);
-  caffe2::serialize::PyTorchStreamReader reader(path.string());
+  caffe2::serialize::PyTorchStreamReader reader(file.reader());
   for (const std::string& record : reader.getAllRecords()) {
     if (record == "bytecode.pkl") contents.has_bytecode = true;
     if (record.starts_with("extra/")) contents.notes[record.substr(6)] = "";
@@ -140,9 +149,17 @@ void write_torchscript(torch::jit::Module& module, TorchScriptFlavour flavour,
 std::unique_ptr<TorchScriptFile> open_torchscript(const fs::path& path) {
   if (!fs::is_regular_file(path)) throw core::Error("there is no file " + path.string());
   try {
-    Contents contents = look_into(path);
-    if (contents.has_bytecode) return std::make_unique<MobileFile>(path, std::move(contents.notes));
-    return std::make_unique<FullFile>(path, std::move(contents.notes));
+    model::tame_prints();
+    model::ForeignFile file(path);
+    const auto load = [&]() -> std::unique_ptr<TorchScriptFile> {
+      Contents contents = look_into(file);
+      if (contents.has_bytecode)
+        return std::make_unique<LoadedFile<torch::jit::mobile::Module>>(file, load_mobile(file, contents.notes),
+                                                                        contents.notes);
+      return std::make_unique<LoadedFile<torch::jit::Module>>(file, load_full(file, contents.notes), contents.notes);
+    };
+    file.try_in_child("its module", load);
+    return load();
   } catch (const core::Error& error) {
     throw unreadable(path, error.what());
   } catch (const std::exception& error) {

@@ -84,6 +84,9 @@ std::pair<char, std::string> answered(const LimitedProcess::Answer& answer, cons
   } catch (const std::bad_alloc&) {
     return {kOutOfMemory, ""};
   } catch (const std::exception& error) {
+    // LibTorch's interpreter turns what an allocator threw into an error that names it.
+    for (const char* words : {"std::bad_alloc", "cannot allocate", "can't allocate"})
+      if (std::strstr(error.what(), words) != nullptr) return {kOutOfMemory, ""};
     return {kError, core::as_error(error).what()};
   }
 }

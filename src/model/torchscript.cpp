@@ -1,5 +1,6 @@
 // Networks that PyTorch wrote as TorchScript, trained as they are.
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/ir.h>
@@ -17,9 +18,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "model/archive_check.h"
+#include "model/foreign_file.h"
 #include "model/networks.h"
-#include "model/scripted_side_effects.h"
 #include "runtime/fake_tensor.h"
 
 namespace trainctl::model {
@@ -42,23 +42,35 @@ std::string first_line(const char* text) {
   return std::string(all.substr(0, all.find('\n')));
 }
 
-torch::jit::Module load(const std::string& path) {
+core::Error no_module(const std::string& path, const std::exception& error) {
+  const auto* const of_library = dynamic_cast<const c10::Error*>(&error);
+  return core::Error("model.path: " + path + " is no TorchScript module: " +
+                     first_line(of_library != nullptr ? of_library->what_without_backtrace() : error.what()))
+      .hint(
+          "write it by torch.jit.script(module).save(path); archives of torch.export and torch.save hold no code "
+          "that LibTorch can train");
+}
+
+ForeignFile open(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) throw core::Error("model.path: there is no file " + path);
   const core::RegularFile readable(path);
-  const runtime::RealScope real;  // a planner's tensors have no values
   try {
-    check_archive(path);
-    torch::jit::Module module = torch::jit::load(path, at::kCPU);
+    return ForeignFile(path);
+  } catch (const std::exception& error) {
+    throw no_module(path, error);
+  }
+}
+
+torch::jit::Module load(const ForeignFile& file) {
+  const runtime::RealScope real;  // a planner's tensors have no values
+  tame_prints();
+  try {
+    torch::jit::Module module = torch::jit::load(file.reader(), at::kCPU);
     for (torch::jit::Function* function : module._ivalue()->compilation_unit()->get_functions())
       function->ensure_defined();  // else it is read when it is called first
     return module;
   } catch (const std::exception& error) {
-    const auto* const of_library = dynamic_cast<const c10::Error*>(&error);
-    throw core::Error("model.path: " + path + " is no TorchScript module: " +
-                      first_line(of_library != nullptr ? of_library->what_without_backtrace() : error.what()))
-        .hint(
-            "write it by torch.jit.script(module).save(path); archives of torch.export and torch.save hold no code "
-            "that LibTorch can train");
+    throw no_module(file.path(), error);
   }
 }
 
@@ -84,8 +96,9 @@ void check_modes(const torch::jit::Method& forward, const std::string& path) {
 /// Runs the module on parameters and buffers of this layer.
 class ScriptedLayer final : public SequenceLayer {
  public:
-  ScriptedLayer(const std::string& path, bool takes_tokens, std::int64_t num_outputs)
-      : module_(load(path)), path_(path), takes_tokens_(takes_tokens), num_outputs_(num_outputs) {
+  ScriptedLayer(const ForeignFile& file, bool takes_tokens, std::int64_t num_outputs)
+      : module_(load(file)), path_(file.path()), takes_tokens_(takes_tokens), num_outputs_(num_outputs) {
+    const std::string& path = path_;
     const auto forward = module_.find_method("forward");
     if (!forward) throw core::Error("model.path: " + path + " has no method forward()");
     num_inputs_ = forward->function().getSchema().arguments().size() - 1;  // without self
@@ -224,9 +237,9 @@ class ScriptedLayer final : public SequenceLayer {
 
 class TorchScriptModel final : public Model {
  public:
-  TorchScriptModel(const TorchScriptConfig& config, const InputSpec& input)
+  TorchScriptModel(const TorchScriptConfig& config, const InputSpec& input, const ForeignFile& file)
       : sizes_{.vocab_size = input.vocab_size, .num_outputs = num_outputs_or_one(config.num_classes, input)},
-        layer_(child<ScriptedLayer>("", config.path, config.takes_tokens(), sizes_.num_outputs)),
+        layer_(child<ScriptedLayer>("", file, config.takes_tokens(), sizes_.num_outputs)),
         takes_tokens_(config.takes_tokens()) {
     add_block("module", layer_);
   }
@@ -249,7 +262,17 @@ class TorchScriptModel final : public Model {
 }  // namespace
 
 std::unique_ptr<Model> build(const TorchScriptConfig& config, const InputSpec& input) {
-  return std::make_unique<TorchScriptModel>(config, input);
+  const ForeignFile file = open(config.path);
+  file.try_in_child("model.path: " + config.path, [&] {
+    TorchScriptModel model(config, input, file);
+    run_without_values([&] {
+      materialize(model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
+      std::vector<std::int64_t> shape = input.shape;
+      shape.insert(shape.begin(), 2);  // samples, since BatchNorm takes more than one
+      model.forward(at::zeros(shape, config.takes_tokens() ? at::kLong : at::kFloat));
+    });
+  });
+  return std::make_unique<TorchScriptModel>(config, input, file);
 }
 
 }  // namespace trainctl::model

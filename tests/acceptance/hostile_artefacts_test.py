@@ -118,6 +118,46 @@ class HostileArtefacts(unittest.TestCase):
                 out.writestr(entry.filename, content)
         self.check_refused(path, "endless.pt is")
 
+    def with_code(self, name, change):
+        """The exported network with other code of its `forward`."""
+        path = self.root / name
+        with zipfile.ZipFile(self.root / "model.pt") as archive, zipfile.ZipFile(path, "w") as out:
+            for entry in archive.infolist():
+                content = archive.read(entry)
+                if b"def forward" in content:
+                    content = change(content.decode()).encode()
+                out.writestr(entry.filename, content)
+        return path
+
+    def test_code_that_crashes_loops_or_takes_all_memory_ends_with_a_reason(self):
+        def before_return(line):
+            return lambda code: code.replace("    return ", f"    {line}\n    return ", 1)
+        endless = "    {}\n    while True:\n      {}\n    return "
+        cases = {
+            "deep.pt": (before_return(f"y = {'(' * 200_000}1{')' * 200_000}"), "ends its process by signal 11"),
+            "signs.pt": (before_return(f"y = {'-' * 200_000}1"), "ends its process by signal 11"),
+            "loop.pt": (lambda code: code.replace("    return ", endless.format("i = 0", "i = torch.add(i, 0)"), 1), "does it loop without end?"),
+            "list.pt": (lambda code: code.replace("    return ", endless.format("a = annotate(List[int], [])", "_0 = torch.append(a, 0)"), 1),
+                        "MiB of memory|loop without end"),
+        }
+        experiment = TABLE.replace("ROOT", str(self.root)).replace("{kind: mlp, hidden: [8]}", "{kind: torchscript, path: NET}")
+        for name, (change, words) in cases.items():
+            path = self.with_code(name, change)
+            used = self.use(path)
+            self.assertEqual(used.returncode, 1, (name, used.stderr))
+            self.assertRegex(used.stderr, words)
+            config = write_experiment(self.root, experiment.replace("NET", str(path)), f"{name}.yaml")
+            result = run("check", config, cwd=self.root)
+            self.assertEqual(result.returncode, 2, (name, result.stderr))
+            self.assertRegex(result.stderr, words)
+
+    def test_an_entry_that_becomes_a_thousand_times_as_large_is_refused(self):
+        path = self.root / "bomb.pt"
+        with zipfile.ZipFile(self.root / "model.pt") as archive, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+            for entry in archive.infolist():
+                out.writestr(entry.filename, bytes(200 << 20) if entry.filename.endswith("data/0") else archive.read(entry))
+        self.check_refused(path, "which become 200.0 MiB")
+
     def test_external_data_stays_beside_the_model(self):
         try:
             import onnx

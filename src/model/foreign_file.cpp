@@ -1,0 +1,160 @@
+#include "model/foreign_file.h"
+
+#include <minizip/unzip.h>
+#include <torch/csrc/jit/api/function_impl.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/print_handler.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "core/error.h"
+#include "core/terminal.h"
+#include "core/text.h"
+#include "machine/limited_process.h"
+#include "runtime/fake_tensor.h"
+
+namespace trainctl::model {
+namespace {
+
+using Archive = std::unique_ptr<std::remove_pointer_t<unzFile>, int (*)(unzFile)>;
+
+void check_name(const std::string& name) {
+  const bool leads_out = name.starts_with('/') || name.find("..") != std::string::npos ||
+                         name.find('\\') != std::string::npos || name.find('\0') != std::string::npos;
+  if (leads_out) throw core::Error("an entry of the archive has the name `" + name + "`, which leads out of it");
+}
+
+/// Reads the archive's current entry to its end, and throws if it is damaged.
+void check_entry(unzFile archive, std::vector<char>& buffer) {
+  unz_file_info64 info{};
+  if (unzGetCurrentFileInfo64(archive, &info, buffer.data(), buffer.size(), nullptr, 0, nullptr, 0) != UNZ_OK)
+    throw core::Error("the archive's directory is damaged");
+  const std::string name(buffer.data(), info.size_filename);
+  check_name(name);
+  if (info.compression_method != 0 && info.compression_method != Z_DEFLATED)
+    throw core::Error("entry `" + name + "` of the archive: unknown compression, got method " +
+                      std::to_string(info.compression_method) + "; expected 0 or 8");
+  constexpr ZPOS64_T kLarge = ZPOS64_T{64} << 20;
+  constexpr ZPOS64_T kMostInflated = 100;
+  if (info.uncompressed_size > kLarge && info.uncompressed_size / kMostInflated > info.compressed_size)
+    throw core::Error("entry `" + name + "` of the archive has " +
+                      core::format_bytes(static_cast<double>(info.compressed_size)) + ", which become " +
+                      core::format_bytes(static_cast<double>(info.uncompressed_size)) +
+                      "; PyTorch stores tensors as they are");
+  if (unzOpenCurrentFile(archive) != UNZ_OK) throw core::Error("entry `" + name + "` of the archive is damaged");
+  ZPOS64_T done = 0;
+  int count = 0;
+  while ((count = unzReadCurrentFile(archive, buffer.data(), static_cast<unsigned>(buffer.size()))) > 0)
+    done += static_cast<ZPOS64_T>(count);
+  // The sum is compared where all was read.
+  const int closed = unzCloseCurrentFile(archive);
+  if (count < 0 || done != info.uncompressed_size) throw core::Error("entry `" + name + "` of the archive is damaged");
+  if (closed != UNZ_OK)
+    throw core::Error("entry `" + name + "` of the archive is damaged: another checksum than in the directory");
+}
+
+class MappedReader final : public caffe2::serialize::ReadAdapterInterface {
+ public:
+  explicit MappedReader(std::shared_ptr<const core::MappedFile> content) : content_(std::move(content)) {}
+  std::size_t size() const override { return content_->bytes().size(); }
+  std::size_t read(std::uint64_t position, void* into, std::size_t count, const char* /*what*/) const override {
+    const std::span<const std::byte> bytes = content_->bytes();
+    const std::size_t begin = std::min<std::size_t>(position, bytes.size());
+    const std::size_t size = std::min(count, bytes.size() - begin);
+    std::memcpy(into, bytes.data() + begin, size);
+    core::check_mapped_files();
+    return size;
+  }
+
+ private:
+  std::shared_ptr<const core::MappedFile> content_;
+};
+
+class Uncounted final : public runtime::FakeTensorAccount {
+ public:
+  std::int64_t take(std::int64_t /*bytes*/) override { return 0; }
+  void give_back(std::int64_t /*piece*/) override {}
+};
+
+/// Refuses the block's calls of what a network has no use for. Returns whether calls remain whose targets only the run
+/// knows: those of an interface's methods.
+bool refuse_in(const torch::jit::Block& block, const std::string& path) {
+  constexpr std::array<std::string_view, 6> kRefused = {"aten::from_file",      "aten::save",     "prim::PythonOp",
+                                                        "prim::profile_ivalue", "aten::set_data", "prim::fork"};
+  bool has_open_calls = false;
+  for (const torch::jit::Node* node : block.nodes()) {
+    const std::string_view kind = node->kind().toQualString();
+    if (std::find(kRefused.begin(), kRefused.end(), kind) != kRefused.end())
+      throw core::Error(path + " is refused: it calls " + std::string(kind) + ", which is no part of a network");
+    has_open_calls |= node->kind() == torch::jit::prim::CallMethod;
+    for (const torch::jit::Block* inner : node->blocks()) has_open_calls |= refuse_in(*inner, path);
+  }
+  return has_open_calls;
+}
+
+}  // namespace
+
+void check_archive(const std::filesystem::path& path) {
+  const Archive archive(unzOpen64(path.c_str()), unzClose);
+  if (archive == nullptr) throw core::Error("the file is cut off, or no archive");
+  std::vector<char> buffer(std::size_t{std::numeric_limits<std::uint16_t>::max()} + 1);  // for any name
+  int state = unzGoToFirstFile(archive.get());
+  for (; state == UNZ_OK; state = unzGoToNextFile(archive.get())) check_entry(archive.get(), buffer);
+  if (state != UNZ_END_OF_LIST_OF_FILE) throw core::Error("the archive's directory is damaged");
+}
+
+ForeignFile::ForeignFile(std::filesystem::path path)
+    : path_(std::move(path)), content_(std::make_shared<core::MappedFile>(path_)) {
+  check_archive(path_);
+}
+
+std::unique_ptr<caffe2::serialize::ReadAdapterInterface> ForeignFile::reader() const {
+  return std::make_unique<MappedReader>(content_);
+}
+
+void ForeignFile::try_in_child(const std::string& what, const std::function<void()>& work) const {
+  const std::size_t size = content_->bytes().size();
+  constexpr std::size_t kBytesPerSecond = std::size_t{100} << 20;  // to read weights, on a slow machine
+  const machine::ProcessLimits limits{.time = std::chrono::seconds(5 + size / kBytesPerSecond),
+                                      .memory_bytes = (std::size_t{512} << 20) + 2 * size};
+  const auto answer = [&](const std::string&) {
+    work();
+    return std::string();
+  };
+  try {
+    machine::LimitedProcess(answer, limits).ask("");
+  } catch (const machine::LimitReached& limit) {
+    throw core::Error(what + " " + limit.what());
+  } catch (const core::Error&) {  // NOLINT(bugprone-empty-catch): the work itself shows it, with what to try
+  }
+}
+
+void run_without_values(const std::function<void()>& work) {
+  std::optional<runtime::FakeTensorScope> scope;
+  if (!runtime::FakeTensorScope::is_active())
+    scope.emplace(at::kCPU, std::make_shared<Uncounted>(), [](const auto&, const auto&) { return std::int64_t{0}; });
+  work();
+}
+
+void refuse_side_effects(const torch::jit::Method& forward, const std::string& path) {
+  const std::shared_ptr<torch::jit::Graph> graph = forward.graph()->copy();
+  torch::jit::Inline(*graph);
+  if (!refuse_in(*graph->block(), path)) return;
+  for (torch::jit::Function* function : forward.raw_owner()->compilation_unit()->get_functions())
+    if (function->isGraphFunction()) refuse_in(*torch::jit::toGraphFunction(*function).graph()->block(), path);
+}
+
+void tame_prints() {
+  torch::jit::setPrintHandler([](const std::string& text) { core::print(stderr, "%s", text.c_str()); });
+}
+
+}  // namespace trainctl::model
