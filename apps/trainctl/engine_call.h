@@ -77,6 +77,7 @@ struct AverageOptions {
 
 struct VerifyCheckpointOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
+  std::vector<std::string>* damaged = nullptr;  // gets what would be printed
 };
 
 struct GenerateOptions {

@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
+#include "engine_call.h"
 #include "runs/clean.h"
 #include "wrong_use.h"
 
@@ -108,6 +109,19 @@ int list(const RunsOptions& options) {
   return core::kExitDone;
 }
 
+/// Reads a checkpoint by the engine, which knows what is in one. Returns what is damaged in it.
+std::string damage_of(const fs::path& step_directory) {
+  std::vector<std::string> damaged;
+  EngineCall call{.command = VerifyCheckpointOptions{.damaged = &damaged}};
+  call.checkpoint = step_directory.string();
+  try {
+    call_engine(call);
+  } catch (const core::Error& error) {
+    return error.what();  // no checkpoint at all
+  }
+  return damaged.empty() ? "" : damaged.front();
+}
+
 runs::CleanRules rules_of(const CleanOptions& options) {
   const bool filters =
       options.older_than_days >= 0 || !options.select.filter.names.empty() || !options.select.filter.states.empty();
@@ -129,7 +143,7 @@ int clean(CleanOptions options) {
     options.select.filter.started_before = static_cast<double>(std::time(nullptr)) - 86400 * options.older_than_days;
   const runs::RunList list = selected(options.select);
   warn(list.problems);
-  const runs::CleanPlan plan = runs::plan_clean(list.runs, rules);
+  const runs::CleanPlan plan = runs::plan_clean(list.runs, rules, damage_of);
   std::uint64_t bytes = 0;
   for (const runs::Removal& removal : plan.removals) {
     bytes += removal.bytes;

@@ -9,7 +9,6 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "runs/checkpoint_damage.h"
 #include "runs/run_entry.h"
 #include "runs/run_lock.h"
 
@@ -67,30 +66,30 @@ std::set<std::string> kept_steps(const fs::path& checkpoints, const RunEntry& ru
 
 /// Adds the newest sound checkpoint if one that stays is damaged. Returns whether any sound one stays.
 bool keep_sound(const fs::path& checkpoints, const std::vector<std::string>& steps, std::set<std::string>& stay,
-                std::vector<std::string>& damaged) {
+                const DamageOf& damage_of, std::vector<std::string>& damaged) {
   std::size_t num_damaged = 0;
   for (const std::string& step : stay)
-    if (std::string damage = checkpoint_damage(checkpoints / step); !damage.empty()) {
+    if (std::string damage = damage_of(checkpoints / step); !damage.empty()) {
       damaged.push_back(std::move(damage));
       ++num_damaged;
     }
   if (num_damaged == 0) return true;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step)
-    if (!stay.contains(*step) && checkpoint_damage(checkpoints / *step).empty()) {
+    if (!stay.contains(*step) && damage_of(checkpoints / *step).empty()) {
       stay.insert(*step);
       return true;
     }
   return num_damaged < stay.size();
 }
 
-void plan_checkpoints(const RunEntry& run, KeptCheckpoint kept, CleanPlan& plan) {
+void plan_checkpoints(const RunEntry& run, KeptCheckpoint kept, const DamageOf& damage_of, CleanPlan& plan) {
   const fs::path checkpoints = run.path / "checkpoints";
   if (!is_directory_itself(checkpoints)) return;
   const std::vector<std::string> steps = steps_of(checkpoints);
   if (steps.empty()) return;
   std::set<std::string> stay = kept_steps(checkpoints, run, kept, steps);
   if (stay.size() == steps.size()) return;
-  if (!keep_sound(checkpoints, steps, stay, plan.damaged)) {
+  if (!keep_sound(checkpoints, steps, stay, damage_of, plan.damaged)) {
     plan.kept.push_back(checkpoints.string() + ": none of its checkpoints is sound");
     return;
   }
@@ -130,7 +129,7 @@ std::string remove(const Removal& removal) {
 
 }  // namespace
 
-CleanPlan plan_clean(const std::vector<RunEntry>& runs, const CleanRules& rules) {
+CleanPlan plan_clean(const std::vector<RunEntry>& runs, const CleanRules& rules, const DamageOf& damage_of) {
   CleanPlan plan;
   for (const RunEntry& run : runs) {
     const bool is_failed_start = rules.failed_starts && !run.has_checkpoints &&
@@ -152,7 +151,7 @@ CleanPlan plan_clean(const std::vector<RunEntry>& runs, const CleanRules& rules)
                                .reason = is_failed_start ? "ended before its first step" : run.state,
                                .bytes = run.bytes});
     else if (rules.checkpoints != KeptCheckpoint::all)
-      plan_checkpoints(run, rules.checkpoints, plan);
+      plan_checkpoints(run, rules.checkpoints, damage_of, plan);
   }
   return plan;
 }

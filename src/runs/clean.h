@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,9 +39,12 @@ struct CleanPlan {
   std::vector<std::string> damaged;  // what is wrong with checkpoints that stay
 };
 
+/// Reads every byte of a step directory. Returns what is damaged in it; "" if the checkpoint is sound.
+using DamageOf = std::function<std::string(const std::filesystem::path& step_directory)>;
+
 /// Returns what the rules remove of these runs. A run that has not finished keeps its newest checkpoint, from which it
 /// goes on. The checkpoints that stay are read: beside a damaged one, the newest sound one stays.
-CleanPlan plan_clean(const std::vector<RunEntry>& runs, const CleanRules& rules);
+CleanPlan plan_clean(const std::vector<RunEntry>& runs, const CleanRules& rules, const DamageOf& damage_of);
 
 struct CleanResult {
   std::size_t num_removed = 0;

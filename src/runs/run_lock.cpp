@@ -9,7 +9,7 @@
 namespace trainctl::runs {
 
 RunLock::RunLock(const std::filesystem::path& run_directory)
-    : descriptor_(::open((run_directory / ".lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
+    : descriptor_(::open((run_directory / ".lock").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) {
   if (descriptor_ < 0) {
     is_elsewhere_ = errno != ENOENT;  // a lock that can't be asked for may be held
     return;

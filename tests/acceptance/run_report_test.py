@@ -1,6 +1,7 @@
 """The page about a run, what it is made of, and the list of runs."""
 import json
 import pathlib
+import shutil
 import unittest
 
 from browser import embedded_data, find_browser, rendered
@@ -145,6 +146,26 @@ class RunReport(unittest.TestCase):
         self.assertEqual(steps, ["step_00000012"])
         self.assertEqual(run("eval", "runs/kept", cwd=self.root).returncode, 0)
         self.assertEqual(run("runs", "clean", cwd=self.root).returncode, 2)
+
+    def test_a_clean_that_keeps_a_damaged_checkpoint_keeps_a_sound_one_too(self):
+        self.train("damaged")
+        self.addCleanup(shutil.rmtree, self.root / "runs/damaged")
+        checkpoints = self.root / "runs/damaged/checkpoints"
+        names = sorted(path.name for path in checkpoints.iterdir() if path.name.startswith("step_"))
+        weights = checkpoints / names[-1] / "model.safetensors"
+        content = bytearray(weights.read_bytes())
+        content[-1] ^= 1
+        weights.write_bytes(content)
+        rule = ("runs", "clean", "--name", "images", "--checkpoints", "newest", "--yes")
+        self.assertCleaned(rule, f"{names[-1]}/model.safetensors is damaged", checkpoints, names[-2:])
+        (checkpoints / names[-1] / "manifest.json").unlink()
+        self.assertCleaned(rule, f"{names[-1]} has no manifest.json", checkpoints, names[-2:])
+
+    def assertCleaned(self, rule, warning, checkpoints, kept):
+        result = run(*rule, cwd=self.root)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn(warning, result.stderr)
+        self.assertEqual(sorted(path.name for path in checkpoints.iterdir() if path.name.startswith("step_")), kept)
 
 
 if __name__ == "__main__":

@@ -34,15 +34,7 @@ class Runs {
   }
   void add_step(const fs::path& run, const std::string& step) const {
     const std::string to = fs::relative(run, directory_.path()).string() + "/checkpoints/" + step;
-    const std::string weights(1000, 'x');
-    nlohmann::json manifest = {{"format", "trainctl checkpoint"}, {"version", 3}};
-    manifest["files"]["model.safetensors"] = {
-        {"size", 1000},
-        {"chunk", 600},
-        {"checksums", {core::checksum(weights.substr(0, 600)), core::checksum(weights.substr(600))}}};
-    manifest["checksum"] = core::checksum(manifest.dump());
-    directory_.write(to + "/model.safetensors", weights);
-    directory_.write(to + "/manifest.json", manifest.dump());
+    directory_.write(to + "/model.safetensors", std::string(1000, 'x'));
   }
   const fs::path& root() const { return directory_.path(); }
   const testing::TemporaryDirectory& directory() const { return directory_; }
@@ -50,6 +42,13 @@ class Runs {
  private:
   testing::TemporaryDirectory directory_;
 };
+
+/// Stands for the engine's reading: a checkpoint is sound if its weights are.
+std::string damage_of(const fs::path& step) {
+  const fs::path weights = step / "model.safetensors";
+  const bool is_sound = fs::exists(weights) && core::read_file(weights) == std::string(1000, 'x');
+  return is_sound ? "" : weights.string() + " is damaged";
+}
 
 /// A lock on a run, as the process that trains holds one.
 class Training {
@@ -146,7 +145,7 @@ TEST_CASE("a clean removes what its rules name, and only when it is asked to", "
     fs::create_directory_symlink("step_00000030", run / "checkpoints/latest");
   }
   const RunList list = list_runs(runs.root());
-  const CleanPlan plan = plan_clean(list.runs, {.failed_starts = true, .checkpoints = KeptCheckpoint::best});
+  const CleanPlan plan = plan_clean(list.runs, {.failed_starts = true, .checkpoints = KeptCheckpoint::best}, damage_of);
   REQUIRE(plan.removals.size() == 4);  // two of the finished run, one of the other, and the failed start
   CHECK(fs::exists(failed_start));
   const CleanResult result = clean(plan, runs.root());
@@ -165,17 +164,15 @@ TEST_CASE("a clean that keeps a damaged checkpoint keeps the newest sound one, t
   const Runs runs;
   const fs::path run = runs.write("a/20261126T101500Z-1", kStep, kFinished);
   for (const char* step : {"step_00000010", "step_00000020", "step_00000030"}) runs.add_step(run, step);
-  const std::string weights = "a/20261126T101500Z-1/checkpoints/step_00000030/model.safetensors";
-  for (const std::string& damage : {std::string(1000, 'y'), std::string(999, 'x'), std::string(900, 'x') + "y"}) {
-    runs.directory().write(weights, damage);
-    const CleanPlan plan = plan_clean(list_runs(runs.root()).runs, {.checkpoints = KeptCheckpoint::newest});
-    REQUIRE(plan.damaged.size() == 1);
-    CHECK_THAT(plan.damaged[0], Catch::Contains("step_00000030/model.safetensors is damaged"));
-    REQUIRE(plan.removals.size() == 1);
-    CHECK(plan.removals[0].path.filename() == "step_00000010");
-  }
-  for (const char* step : {"step_00000010", "step_00000020"}) fs::remove(run / "checkpoints" / step / "manifest.json");
-  const CleanPlan plan = plan_clean(list_runs(runs.root()).runs, {.checkpoints = KeptCheckpoint::newest});
+  runs.directory().write("a/20261126T101500Z-1/checkpoints/step_00000030/model.safetensors", "y");
+  const CleanPlan one = plan_clean(list_runs(runs.root()).runs, {.checkpoints = KeptCheckpoint::newest}, damage_of);
+  REQUIRE(one.damaged.size() == 1);
+  CHECK_THAT(one.damaged[0], Catch::Contains("step_00000030/model.safetensors is damaged"));
+  REQUIRE(one.removals.size() == 1);
+  CHECK(one.removals[0].path.filename() == "step_00000010");
+  for (const char* step : {"step_00000010", "step_00000020"})
+    fs::remove(run / "checkpoints" / step / "model.safetensors");
+  const CleanPlan plan = plan_clean(list_runs(runs.root()).runs, {.checkpoints = KeptCheckpoint::newest}, damage_of);
   CHECK(plan.removals.empty());
   REQUIRE(plan.kept.size() == 1);
   CHECK_THAT(plan.kept[0], Catch::Contains("none of its checkpoints is sound"));
@@ -184,10 +181,10 @@ TEST_CASE("a clean that keeps a damaged checkpoint keeps the newest sound one, t
 TEST_CASE("a clean touches no run that a process trains", "[runs]") {
   const Runs runs;
   const fs::path run = runs.write("a/20261126T101500Z-1", "", "");
-  const CleanPlan before = plan_clean(list_runs(runs.root()).runs, {.whole_runs = true});
+  const CleanPlan before = plan_clean(list_runs(runs.root()).runs, {.whole_runs = true}, damage_of);
   REQUIRE(before.removals.size() == 1);
   const Training training(run);
-  const CleanPlan now = plan_clean(list_runs(runs.root()).runs, {.failed_starts = true, .whole_runs = true});
+  const CleanPlan now = plan_clean(list_runs(runs.root()).runs, {.failed_starts = true, .whole_runs = true}, damage_of);
   CHECK(now.removals.empty());
   REQUIRE(now.kept.size() == 1);
   const CleanResult result = clean(before, runs.root());  // planned before the process began
@@ -205,8 +202,8 @@ TEST_CASE("a clean follows no link, and removes no directory of others", "[runs]
   fs::create_directory_symlink(elsewhere.path(), linked / "checkpoints");
   fs::create_directory_symlink(elsewhere.path(), linked / "photos");
   runs.directory().write("foreign/summary.json", "{}");
-  CHECK(plan_clean(list_runs(runs.root()).runs, {.checkpoints = KeptCheckpoint::newest}).removals.empty());
-  const CleanPlan plan = plan_clean(list_runs(runs.root()).runs, {.whole_runs = true});
+  CHECK(plan_clean(list_runs(runs.root()).runs, {.checkpoints = KeptCheckpoint::newest}, damage_of).removals.empty());
+  const CleanPlan plan = plan_clean(list_runs(runs.root()).runs, {.whole_runs = true}, damage_of);
   REQUIRE(plan.removals.size() == 1);
   CHECK(plan.kept.size() == 1);
   CHECK(clean(plan, runs.root()).num_removed == 1);

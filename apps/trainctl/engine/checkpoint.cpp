@@ -64,11 +64,16 @@ int run_checkpoint_average(const cli::EngineCall& call) {
 }
 
 int run_checkpoint_verify(const cli::EngineCall& call) {
+  const cli::VerifyCheckpointOptions& options = call.options<cli::VerifyCheckpointOptions>();
   std::vector<std::string> damaged;
   nlohmann::ordered_json sound = nlohmann::ordered_json::array();
   for (const checkpoint::Found& found : checkpoint::find_complete(call.checkpoint, &damaged))
     if (checkpoint::find_newest(found.path, &damaged)) sound.push_back(found.path.string());
   if (sound.empty() && damaged.empty()) throw core::Error("no checkpoint in " + call.checkpoint);
+  if (options.damaged != nullptr) {
+    *options.damaged = std::move(damaged);
+    return core::kExitDone;
+  }
   if (call.json) {
     std::printf("%s\n", nlohmann::ordered_json{{"sound", sound}, {"damaged", damaged}}.dump(2).c_str());
   } else {
