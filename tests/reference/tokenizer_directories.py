@@ -10,7 +10,9 @@ by chance, some of which disagree; and cases.json: for each {name, form, files, 
 import base64
 import json
 import pathlib
+import pkgutil
 import random
+import re
 import sys
 import warnings
 
@@ -197,6 +199,28 @@ def tied_unigram(drawn):
     drawn.write("tokenizer_config.json", {"tokenizer_class": "T5Tokenizer"})
 
 
+def classes_of_transformers():
+    """The names of all classes that transformers reads a tokenizer.json with."""
+    found = set()
+    for module in pkgutil.iter_modules(transformers.models.__path__):
+        directory = pathlib.Path(transformers.models.__path__[0]) / module.name
+        for file in directory.glob("tokenization_*.py"):
+            found |= set(re.findall(r"^class (\w+Tokenizer)\(TokenizersBackend\)", file.read_text(encoding="utf-8"), re.M))
+    return sorted(found)
+
+
+def of_class(name, form):
+    """A directory whose tokenizer.json is drawn by chance, and is of the class by its name."""
+    def write(drawn):
+        form(drawn)
+        for path in drawn.directory.iterdir():
+            if path.name != "tokenizer.json":
+                path.unlink()
+        drawn.write("tokenizer_config.json", {"tokenizer_class": name})
+    write.__name__ = "of_any_class"
+    return write
+
+
 FORMS = [byte_level_json, word_piece_json, unigram_json, vocab_txt, vocab_and_merges, sentence_piece_model, tiktoken]
 
 
@@ -220,7 +244,10 @@ def case(number, root, form=None):
 def main():
     root = pathlib.Path(sys.argv[1])
     count = int(sys.argv[2])
-    (root / "cases.json").write_text(json.dumps([*(case(number, root) for number in range(count)), case(count, root, tied_unigram)]))
+    cases = [*(case(number, root) for number in range(count)), case(count, root, tied_unigram)]
+    for name in classes_of_transformers():
+        cases += [case(len(cases) + i, root, of_class(name, form)) for i, form in enumerate((byte_level_json, word_piece_json, byte_level_json))]
+    (root / "cases.json").write_text(json.dumps(cases))
 
 
 if __name__ == "__main__":

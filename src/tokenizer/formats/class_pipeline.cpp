@@ -1,6 +1,9 @@
 #include "tokenizer/formats/class_pipeline.h"
 
+#include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -74,6 +77,7 @@ struct ClassPipeline {
 std::optional<ClassPipeline> pipeline_of(const std::string& name, const Json& config) {
   if (name == "GPT2Tokenizer" || name == "CodeGenTokenizer" || name == "RobertaTokenizer")
     return ClassPipeline{nullptr, byte_level(config, true)};
+  if (name == "GPTNeoXTokenizer") return ClassPipeline{{{"type", "NFC"}}, byte_level(config, true)};
   if (name == "Qwen2Tokenizer") {
     const Json split = {
         {"type", "Split"}, {"pattern", {{"Regex", kQwenSplit}}}, {"behavior", "Isolated"}, {"invert", false}};
@@ -109,6 +113,54 @@ bool has_llama_normalizer(const Json& document, const ClassPipeline& made) {
          part_of(document, "normalizer") == normalizer && part_of(document, "pre_tokenizer").is_null();
 }
 
+/// Classes of transformers 5.17 that build a pipeline which isn't known here.
+constexpr std::array<std::string_view, 46> kOtherClasses = {"AlbertTokenizer",
+                                                            "BarthezTokenizer",
+                                                            "BigBirdTokenizer",
+                                                            "BlenderbotTokenizer",
+                                                            "CLIPTokenizer",
+                                                            "CamembertTokenizer",
+                                                            "CodeLlamaTokenizer",
+                                                            "CohereTokenizer",
+                                                            "ConvBertTokenizer",
+                                                            "DPRContextEncoderTokenizer",
+                                                            "DPRQuestionEncoderTokenizer",
+                                                            "DPRReaderTokenizer",
+                                                            "DebertaTokenizer",
+                                                            "DebertaV2Tokenizer",
+                                                            "EsmcTokenizer",
+                                                            "FNetTokenizer",
+                                                            "FunnelTokenizer",
+                                                            "HerbertTokenizer",
+                                                            "LasrTokenizer",
+                                                            "LayoutLMv2Tokenizer",
+                                                            "LayoutLMv3Tokenizer",
+                                                            "LayoutXLMTokenizer",
+                                                            "LukeTokenizer",
+                                                            "MBart50Tokenizer",
+                                                            "MBartTokenizer",
+                                                            "MLukeTokenizer",
+                                                            "MPNetTokenizer",
+                                                            "MarkupLMTokenizer",
+                                                            "NllbTokenizer",
+                                                            "NougatTokenizer",
+                                                            "OpenAIGPTTokenizer",
+                                                            "PegasusTokenizer",
+                                                            "Qwen3_5Tokenizer",
+                                                            "ReformerTokenizer",
+                                                            "RemBertTokenizer",
+                                                            "RoFormerTokenizer",
+                                                            "SeamlessM4TTokenizer",
+                                                            "Siglip2Tokenizer",
+                                                            "SplinterTokenizer",
+                                                            "Tipsv2Tokenizer",
+                                                            "UdopTokenizer",
+                                                            "VideoPrismTokenizer",
+                                                            "WhisperTokenizer",
+                                                            "XGLMTokenizer",
+                                                            "XLMRobertaTokenizer",
+                                                            "XLNetTokenizer"};
+
 bool is_of_bert(const std::string& name) {
   return name == "BertTokenizer" || name == "DistilBertTokenizer" || name == "ElectraTokenizer";
 }
@@ -120,6 +172,8 @@ class Remaking {
       : document_(document), config_(config), name_(name), path_(path) {}
 
   void run() {
+    if (std::ranges::find(kOtherClasses, name_) != kOtherClasses.end())
+      refuse("its class builds parts of a tokenizer in place of the file's, which aren't known here");
     if (const std::optional<ClassPipeline> made = pipeline_of(name_, config_)) {
       check_model();
       check_added();
@@ -130,6 +184,7 @@ class Remaking {
     }
     if (is_of_bert(name_)) {
       check_added();
+      put_normalizer_of_bert();
       put("pre_tokenizer", {{"type", "BertPreTokenizer"}});
       const std::string unknown = content("unk_token", "[UNK]");
       if (document_["model"].value("unk_token", "[UNK]") != unknown) document_["model"]["unk_token"] = unknown;
@@ -152,6 +207,18 @@ class Remaking {
   /// Replaces a part that differs in more than what doesn't change the ids.
   void put(const char* key, const Json& made) {
     if (comparable(part_of(document_, key)) != comparable(made)) document_[key] = made;
+  }
+
+  /// The class makes its normalizer from the keys of tokenizer_config.json.
+  void put_normalizer_of_bert() {
+    const Json there = part_of(document_, "normalizer");
+    if (!there.is_object() || there.value("type", Json()) != "BertNormalizer") return;
+    const auto value = [&](const char* key, const Json& otherwise) { return config_.value(key, otherwise); };
+    put("normalizer", {{"type", "BertNormalizer"},
+                       {"clean_text", true},
+                       {"handle_chinese_chars", value("tokenize_chinese_chars", true)},
+                       {"strip_accents", value("strip_accents", nullptr)},
+                       {"lowercase", value("do_lower_case", true)}});
   }
 
   void check_model() const {
@@ -183,6 +250,8 @@ class Remaking {
       made = {{content("cls_token", "[CLS]")}, {content("sep_token", "[SEP]")}};
     else if (name_ == "RobertaTokenizer")
       made = {{content("cls_token", "<s>")}, {content("sep_token", "</s>")}};
+    else if (name_ == "GPTNeoXTokenizer")
+      made = TokensAround{};
     if (made && found != *made) document_["post_processor"] = template_of(*made);
   }
 

@@ -41,25 +41,6 @@ std::vector<AddedToken> read_added_tokens(const JsonCursor& json, const Vocabula
   return tokens;
 }
 
-/// Puts in place of a WordPiece tokenizer's normalizer the one that transformers' class for BERT makes: from the keys
-/// of tokenizer_config.json, whatever tokenizer.json says. Returns whether it did.
-bool take_bert_normalizer(Json& document, const Json& config, const std::string& tokenizer_class) {
-  if (tokenizer_class != "BertTokenizer" && tokenizer_class != "DistilBertTokenizer" &&
-      tokenizer_class != "ElectraTokenizer")
-    return false;
-  const auto found = document.find("normalizer");
-  if (found == document.end() || !found->is_object() || found->value("type", Json()) != "BertNormalizer") return false;
-  const auto value = [&](const char* key, const Json& otherwise) { return config.value(key, otherwise); };
-  const Json made = {{"type", "BertNormalizer"},
-                     {"clean_text", true},
-                     {"handle_chinese_chars", value("tokenize_chinese_chars", true)},
-                     {"strip_accents", value("strip_accents", nullptr)},
-                     {"lowercase", value("do_lower_case", true)}};
-  if (*found == made) return false;
-  *found = made;
-  return true;
-}
-
 /// Returns null if the key is missing.
 JsonCursor part_or_null(const JsonCursor& json, std::string_view key) {
   static const Json kNull;
@@ -73,7 +54,6 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
   const Json config = config_beside(path);
   const std::string tokenizer_class = class_for_tokenizer_json(path, config);
   const bool has_other_pipeline = take_pipeline_of_class(document, config, tokenizer_class, path);
-  const bool is_remade = take_bert_normalizer(document, config, tokenizer_class);
   const JsonCursor json(document, path.string() + ": ");
   PipelineParts parts;
   parts.characters = std::make_shared<const Characters>();
@@ -110,7 +90,6 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
                          document["model"]["unk_token"]};
     parts.fingerprint += ":" + core::checksum(std::string_view(remade.dump()));
   }
-  if (is_remade) parts.fingerprint += ":" + core::checksum(std::string_view(document["normalizer"].dump()));
   return make_pipeline(std::move(parts));
 }
 

@@ -127,6 +127,10 @@ Json config_beside(const fs::path& path) {
     config.erase(kOldListed);
     if (!config.contains(kListed)) config[kListed] = list;
   }
+  if (config.value("split_special_tokens", Json()) == true)
+    throw core::Error(place_in(path, kConfig) +
+                      "split_special_tokens: true takes special tokens of a text apart, which is not done here")
+        .hint("remove the key, if special tokens of texts may stay whole");
   if (config.contains(kDecoder)) return config;
   const Json map = object_beside(path, kMap);
   for (const auto& [key, value] : map.items()) config[key] = value;
@@ -219,6 +223,10 @@ std::optional<std::string> named_token(const Json& config, const char* key) {
 std::span<const UsualToken> usual_tokens_of(std::string_view tokenizer_class) {
   static constexpr UsualToken kGpt2[] = {
       {"bos_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"unk_token", "<|endoftext|>"}};
+  static constexpr UsualToken kGptNeoX[] = {{"bos_token", "<|endoftext|>"},
+                                            {"eos_token", "<|endoftext|>"},
+                                            {"unk_token", "<|endoftext|>"},
+                                            {"pad_token", "<|padding|>"}};
   static constexpr UsualToken kQwen[] = {
       {"eos_token", "<|endoftext|>"}, {"unk_token", "<|endoftext|>"}, {"pad_token", "<|endoftext|>"}};
   static constexpr UsualToken kRoberta[] = {{"bos_token", "<s>"},    {"eos_token", "</s>"},  {"unk_token", "<unk>"},
@@ -237,6 +245,7 @@ std::span<const UsualToken> usual_tokens_of(std::string_view tokenizer_class) {
                                           {"pad_token", "<pad>"},
                                           {"mask_token", "<mask>"}};
   if (tokenizer_class == "GPT2Tokenizer" || tokenizer_class == "CodeGenTokenizer") return kGpt2;
+  if (tokenizer_class == "GPTNeoXTokenizer") return kGptNeoX;
   if (tokenizer_class == "Qwen2Tokenizer") return kQwen;
   if (tokenizer_class == "RobertaTokenizer") return kRoberta;
   if (tokenizer_class == "BertTokenizer" || tokenizer_class == "DistilBertTokenizer" ||
