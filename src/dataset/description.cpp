@@ -1,9 +1,12 @@
 #include "dataset/description.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/text.h"
 #include "dataset/table/table_encoding.h"
 
 namespace trainctl::dataset {
@@ -94,6 +97,22 @@ Datasets described_datasets(const std::string& description, const std::string& f
   data.train = std::make_unique<DescribedLoader>(spec_of(description));
   data.fingerprint = fingerprint;
   return data;
+}
+
+std::string changed_meaning(const SampleSpec& trained, const SampleSpec& now) {
+  if (!trained.class_names.empty() && !now.class_names.empty() && trained.class_names != now.class_names)
+    return "the classes were " + core::list_words(trained.class_names) + " in training, and the data's are " +
+           core::list_words(now.class_names);
+  if (trained.table == nullptr || now.table == nullptr) return "";
+  const auto meaning = [](const ColumnEncoding& column) {
+    return std::tie(column.name, column.kind, column.categories, column.has_other, column.has_time);
+  };
+  const std::vector<ColumnEncoding>& before = trained.table->columns;
+  const std::vector<ColumnEncoding>& columns = now.table->columns;
+  for (std::size_t i = 0; i < std::max(before.size(), columns.size()); ++i)
+    if (i >= before.size() || i >= columns.size() || meaning(before[i]) != meaning(columns[i]))
+      return "column '" + (i < before.size() ? before[i] : columns[i]).name + "' becomes other inputs than in training";
+  return "";
 }
 
 }  // namespace trainctl::dataset

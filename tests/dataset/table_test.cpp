@@ -9,6 +9,7 @@
 #include "dataset/description.h"
 #include "dataset/inputs.h"
 #include "dataset/table/table_encoding.h"
+#include "dataset/text/reading/column_kind.h"
 #include "support/small_files.h"
 
 namespace trainctl::dataset::table_test {
@@ -51,7 +52,7 @@ using Classes = std::vector<std::int64_t>;
 
 TEST_CASE("rows of a table become features and classes", "[dataset]") {
   const TemporaryDirectory directory;
-  const std::string named = directory.write("a.csv", "x,\"y, z\",label\n1,2.5,dog\n-3,4e1,cat\n\n+5,True,dog\n");
+  const std::string named = directory.write("a.csv", "x,\"y, z\",label\n1,2.5,dog\n-3,4e1,cat\n\n+5,1.0,dog\n");
   const std::string bare = directory.write("b.csv", "1,2.5,dog\r\n-3,4e1,cat\r\n5,1,dog\r\n");
   const std::string tabs = directory.write("c.tsv", "x\ty\tlabel\n1\t2.5\tdog\n-3\t4e1\tcat\n5\t1\tdog\n");
   for (const auto& config :
@@ -373,6 +374,66 @@ TEST_CASE("a second column of one name is a column of its own", "[dataset]") {
   };
   CHECK(inputs({.features = {"x", "x.1"}}) == Floats{3e9F, 5, 3e9F, -5});
   CHECK(inputs({.features = {"2", "4"}}) == Floats{5, 1, -5, 2});
+  CHECK(inputs({.features = {"Unnamed: 3"}}) == Floats{1, 2});
+}
+
+TEST_CASE("a decimal comma of the training files is one in every other set", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  TableConfig config{.train = {directory.write("t.csv", "x;label\n1,5;a\n2,5;b\n")},
+                     .eval = {directory.write("e.csv", "x;label\n1.500;a\n2.500;b\n")},
+                     .feature_scaling = FeatureScaling::none};
+  CHECK_THAT(error_of([&] { build(config_of(config), {}); }),
+             Contains("e.csv:2: column 'x' should be a number, but is '1.500'"));
+  config.eval = {directory.write("e.csv", "x;label\n3;a\n4,5;b\n")};
+  CHECK(values(build(config_of(config), {}).eval->next()->inputs) == Floats{3, 4.5});
+}
+
+TEST_CASE("a column without a name takes no other's name", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  TableConfig config{.train = {directory.write("t.csv", ",0,1,label\n0,7,5,a\n1,7,-5,b\n")}, .features = {"1"}};
+  config.feature_scaling = FeatureScaling::none;
+  CHECK(values(all(build(config_of(config), {})).inputs) == Floats{5, -5});
+}
+
+TEST_CASE("classes that are one value in two spellings are refused", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const auto names = [&](const std::vector<std::string>& labels, std::vector<std::string> class_names = {}) {
+    std::string text = "x,label\n";
+    for (const std::string& label : labels) text += "1," + label + "\n";
+    return build(config_of({.train = {directory.write("t.csv", text)}, .class_names = std::move(class_names)}), {})
+        .train->spec()
+        .class_names;
+  };
+  for (const auto& [first, second] : {std::pair("1", "1.0"),
+                                      {"01", "1"},
+                                      {"-1", "-1.0"},
+                                      {"+1", "1"},
+                                      {"1e0", "1"},
+                                      {"0.0", "-0.0"},
+                                      {"True", "true"},
+                                      {"0.50", "0.5"}})
+    CHECK_THAT(error_of([&] {
+                 names({first, is_truth_value(first) ? "FALSE" : "0.25", second});
+               }),
+               Contains("t.csv:4: the label '" + std::string(second) + "' is the same value as '" + first + "'"));
+  CHECK(names({"1", "01", "x"}).size() == 3);  // texts, as for pandas
+  CHECK(names({"9007199254740992", "9007199254740993"}).size() == 2);
+  CHECK(names({"1", "01"}, {"1", "01"}).size() == 2);  // as they are listed
+}
+
+TEST_CASE("truth values among numbers are refused, since pandas reads texts", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const auto built = [&](const std::string& cells, std::vector<std::string> categorical = {}) {
+    TableConfig config{.train = {directory.write("t.csv", "x,label\n" + cells)},
+                       .feature_scaling = FeatureScaling::none};
+    config.categorical_columns = std::move(categorical);
+    return values(all(build(config_of(config), {})).inputs);
+  };
+  CHECK(built("True,a\nfalse,b\n") == Floats{1, 0});
+  CHECK_THAT(error_of([&] { built("True,a\n1,b\n0,a\n"); }),
+             Contains("t.csv:3: column 'x' has truth values and numbers, and here 1"));
+  CHECK_THAT(error_of([&] { built("5,a\n1,b\nfalse,a\n"); }), Contains("t.csv:4: column 'x'"));
+  CHECK(built("True,a\n1,b\n", {"x"}).size() == 4);
 }
 
 TEST_CASE("numbers are scaled in double precision", "[dataset]") {

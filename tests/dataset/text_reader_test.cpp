@@ -90,6 +90,15 @@ TEST_CASE("a plain file is one document, or its paragraphs, or its lines", "[dat
   CHECK(documents(DocumentUnit::paragraph) == std::vector<std::string>{"one\ntwo", "three"});
 }
 
+TEST_CASE("a file that is JSON by its name isn't taken as plain text, unless that is said", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  TextFiles files;
+  files.files = {directory.write("a.JSON", "[{\"text\": \"one\"}]\n")};
+  CHECK_THROWS_WITH(documents_of(files), Contains("a.JSON is JSON by its name"));
+  files.format = TextFormat::text;
+  CHECK(documents_of(files) == std::vector<std::string>{"[{\"text\": \"one\"}]\n"});
+}
+
 TEST_CASE("quotes mean what the option says, in csv and in tsv", "[dataset]") {
   const TemporaryDirectory directory;
   const std::string tsv = directory.write("a.tsv", "text\tlabel\n\"a\tb\"\tc\n\"open\td\n");

@@ -68,6 +68,25 @@ TEST_CASE("shards of images give all their samples with their classes, shuffled 
   }
 }
 
+TEST_CASE("a shard of the same size and time with other labels is read anew", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path shard = directory.write("t.tar", shard_of_images(0, 20));
+  const auto time = std::filesystem::last_write_time(shard);
+  const auto read = [&] {
+    auto found = samples(*build(config_of(directory, {.train = {"t.tar"}}), {}).train);
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  for (const auto& [number, label] : read()) CHECK(label == number % 3);
+  std::string other = shard_of_images(1, 20);  // images and labels of the next numbers
+  REQUIRE(other.size() == std::filesystem::file_size(shard));
+  directory.write("t.tar", other);
+  std::filesystem::last_write_time(shard, time);
+  const auto again = read();
+  CHECK(again.front().first == 1);
+  for (const auto& [number, label] : again) CHECK(label == number % 3);
+}
+
 TEST_CASE("a part of the shards' samples is kept for evaluation", "[dataset]") {
   const TemporaryDirectory directory;
   directory.write("t-00.tar", shard_of_images(0, 45));

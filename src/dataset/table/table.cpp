@@ -252,7 +252,7 @@ std::map<std::string, ColumnKind> stated_kinds(const TableConfig& config) {
 
 /// Reads a set. `kinds`, `features` and `label` are those of the training rows' columns, if those were read before.
 TableData read_set(const TableConfig& config, const std::vector<std::string>& patterns, std::string_view key,
-                   std::map<std::string, ColumnKind> kinds, const LoaderOptions& options,
+                   std::map<std::string, ColumnKind> kinds, bool has_decimal_comma, const LoaderOptions& options,
                    const std::vector<std::string>& features = {}, const std::string& label = "") {
   const std::vector<std::filesystem::path> files =
       expand_files(patterns, {{".csv", ".tsv", ".tab", ".parquet", ".pq"}}, key);
@@ -261,7 +261,8 @@ TableData read_set(const TableConfig& config, const std::vector<std::string>& pa
                       .label = label.empty() ? config.label : label,
                       .label_type = config.label_type,
                       .kinds = std::move(kinds),
-                      .class_names = options.trained != nullptr ? options.trained->class_names : config.class_names});
+                      .class_names = options.trained != nullptr ? options.trained->class_names : config.class_names,
+                      .has_decimal_comma = has_decimal_comma});
 }
 
 /// The rows of the training files, divided by use.
@@ -307,14 +308,16 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
   const std::shared_ptr<const TableEncoding> known_encoding =
       options.trained != nullptr ? options.trained->table : nullptr;
   std::vector<std::string> features;  // empty: those of the config
+  bool has_decimal_comma = false;
   const bool divides = config.eval_fraction > 0 || config.test_fraction > 0 || options.fold;
   for (const ColumnEncoding& column :
        known_encoding != nullptr ? known_encoding->columns : std::vector<ColumnEncoding>()) {
     known[column.name] = column.kind;
+    has_decimal_comma = has_decimal_comma || column.has_decimal_comma;
     if (!divides) features.push_back(column.name);  // rows are divided by the content of all columns
   }
   const auto shared = std::make_shared<const TableData>(
-      read_set(config, config.train, "dataset.train", std::move(known), options, features));
+      read_set(config, config.train, "dataset.train", std::move(known), has_decimal_comma, options, features));
   const TableData& data = *shared;
   const auto [train, eval, test] = divided_rows(config, data, options.fold);
   tell_dropped(train.size() + eval.size() + test.size(), data, "dataset.train", options);
@@ -327,7 +330,7 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
     std::map<std::string, ColumnKind> kinds;
     for (std::size_t i = 0; i < data.num_features(); ++i) kinds[data.features[i]] = data.kinds[i];
     const auto other = std::make_shared<const TableData>(
-        read_set(config, files, key, std::move(kinds), options, data.features, data.label));
+        read_set(config, files, key, std::move(kinds), data.has_decimal_comma, options, data.features, data.label));
     const std::vector<std::size_t> used = usable_rows(*other, config.missing_values);
     tell_dropped(used.size(), *other, key, options);
     return make_source(other, used, learned);

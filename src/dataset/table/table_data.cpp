@@ -35,7 +35,9 @@ void read_text_table(const fs::path& file, const TableReading& reading, TableBui
   const std::string_view text = content.text();
   const TableColumns& chosen = builder.columns();
   const ColumnChoice choice = core::is_number(chosen.label) ? choice_of(chosen.features) : ColumnChoice::by_name;
-  const TableLayout layout = layout_of_table(file, text, known_layout(reading.config, file), choice);
+  KnownLayout known = known_layout(reading.config, file);
+  if (!known.decimal && builder.has_decimal_comma()) known.decimal = ',';
+  const TableLayout layout = layout_of_table(file, text, known, choice);
   if (!layout.findings.empty() && reading.tell) reading.tell(file.string() + ": " + core::list_words(layout.findings));
   std::vector<std::string> header = layout.header;
   std::optional<TableBuilder::Layout> columns;
@@ -133,8 +135,10 @@ TableBuilder::Layout TableBuilder::begin_file(const std::string& path, const std
   file_ = static_cast<std::uint32_t>(data_.paths.size());
   data_.paths.push_back(path);
   decimals_.push_back(decimal);
+  data_.has_decimal_comma = data_.has_decimal_comma || decimal == ',';
   data_.categories.resize(data_.num_features());
   category_numbers_.resize(data_.num_features());
+  has_truth_values_.resize(data_.num_features());
   return layout;
 }
 
@@ -211,6 +215,17 @@ void TableBuilder::add_typed(const ParquetRow& row) {
   finish_row(std::move(key), {.text = label, .is_quoted = label_is_text_}, row.number);
 }
 
+/// Refuses True among numbers, and numbers among truth values: they are texts for pandas.
+void TableBuilder::check_truth(std::size_t feature, std::string_view cell, std::int64_t line) {
+  const bool is_truth = is_truth_value(cell);
+  std::optional<bool>& expected = has_truth_values_[feature];
+  if (!expected) expected = is_truth;
+  if (*expected == is_truth || !number_in(cell, decimals_[file_])) return;
+  throw core::Error(place(line) + ": column '" + data_.features[feature] + "' has truth values and numbers, and here " +
+                    std::string(cell.substr(0, 40)))
+      .hint("write 1 for True and 0 for False, or name the column in dataset.categorical_columns");
+}
+
 double TableBuilder::finite(std::size_t feature, double value, std::int64_t line) const {
   if (!std::isinf(value)) return value;
   throw core::Error(place(line) + ": column '" + data_.features[feature] +
@@ -223,6 +238,7 @@ double TableBuilder::stored_value(std::size_t feature, TableCell cell, std::int6
   if (kind == ColumnKind::category)
     return category(feature, !cell.is_quoted && is_missing(cell.text) ? std::string_view() : cell.text);
   if (is_missing(cell.text)) return std::numeric_limits<double>::quiet_NaN();
+  if (kind == ColumnKind::number && !kinds_[feature]) check_truth(feature, cell.text, line);
   const std::optional<double> value =
       kind == ColumnKind::number ? number_in(cell.text, decimals_[file_]) : date_in(cell.text);
   if (value) return finite(feature, *value, line);
@@ -270,6 +286,27 @@ void TableBuilder::finish_row(std::string key, TableCell label, std::int64_t lin
   data_.files.push_back(file_);
 }
 
+/// Refuses classes that are one value in two spellings, which pandas reads as one. Where a class is a text, all are.
+void TableBuilder::check_spellings() const {
+  if (label_is_text_ || data_.label_names.empty() || !columns_.class_names.empty()) return;
+  std::map<std::string, std::size_t> classes;
+  const bool are_truth_values = is_truth_value(data_.label_names.front());
+  std::optional<std::pair<std::size_t, std::size_t>> same;
+  for (std::size_t i = 0; i < data_.label_names.size(); ++i) {
+    const std::string& name = data_.label_names[i];
+    const std::optional<std::string> value = text_of_value(name, decimals_.front());
+    if (!value || is_truth_value(name) != are_truth_values) return;
+    const auto [found, is_new] = classes.emplace(*value, i);
+    if (!is_new && !same) same = {found->second, i};
+  }
+  if (!same) return;
+  const std::span<const std::int32_t> rows(data_.classes.data(), data_.classes.size());
+  const auto row = std::find(rows.begin(), rows.end(), static_cast<std::int32_t>(same->second));
+  throw core::Error(data_.place(static_cast<std::size_t>(row - rows.begin())) + ": the label '" +
+                    data_.label_names[same->second] + "' is the same value as '" + data_.label_names[same->first] + "'")
+      .hint("write both alike: a class has one name");
+}
+
 TableData TableBuilder::take() {
   if (data_.kinds.empty() && !waiting_.empty()) decide_kinds();
   data_.values.finish();
@@ -278,6 +315,7 @@ TableData TableBuilder::take() {
   data_.hashes.finish();
   data_.lines.finish();
   data_.files.finish();
+  check_spellings();
   return std::move(data_);
 }
 

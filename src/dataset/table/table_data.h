@@ -28,6 +28,7 @@ struct TableColumns {
   LabelType label_type = LabelType::class_;
   std::map<std::string, ColumnKind> kinds{};  // of columns that the user names; the first rows decide on the others
   std::vector<std::string> class_names{};     // known ones: a label of this name is one, even if it is None
+  bool has_decimal_comma = false;             // in the training files, and so in all others
 };
 
 /// A cell of a text table.
@@ -49,6 +50,7 @@ struct TableData {
   SpillingVector<std::int64_t> lines;                // [N], from 1
   SpillingVector<std::uint32_t> files;               // [N], in paths
   std::vector<std::string> label_names;              // as they came
+  bool has_decimal_comma = false;                    // the numbers of a file
   std::vector<std::string> paths;
 
   std::size_t num_rows() const { return hashes.size(); }
@@ -60,9 +62,13 @@ struct TableData {
 /// Takes rows in, file by file. The first rows decide what kind each column is of.
 class TableBuilder {
  public:
-  explicit TableBuilder(TableColumns columns) : columns_(std::move(columns)) {}
+  explicit TableBuilder(TableColumns columns) : columns_(std::move(columns)) {
+    data_.has_decimal_comma = columns_.has_decimal_comma;
+  }
 
   const TableColumns& columns() const { return columns_; }
+  /// Whether a file so far has numbers with a decimal comma: those that follow then have it, too.
+  bool has_decimal_comma() const { return data_.has_decimal_comma; }
   /// The columns of the next file, from 0: which are features, which is the label. All files must have the same.
   struct Layout {
     std::vector<std::size_t> features;
@@ -96,6 +102,8 @@ class TableBuilder {
   void decide_kinds();
   void add_decided(std::span<const TableCell> features, TableCell label, std::int64_t line);
   double stored_value(std::size_t feature, TableCell cell, std::int64_t line);
+  void check_truth(std::size_t feature, std::string_view cell, std::int64_t line);
+  void check_spellings() const;
   double finite(std::size_t feature, double value, std::int64_t line) const;
   double category(std::size_t feature, std::string_view cell);
   void add_label(TableCell label, std::int64_t line);
@@ -103,9 +111,10 @@ class TableBuilder {
 
   TableColumns columns_;
   TableData data_;
-  std::vector<std::optional<ColumnKind>> kinds_;  // [F]: that the user or the file states
-  std::vector<ColumnKind> stored_;                // [F]: of a file with types
-  bool label_is_text_ = false;                    // in a file with types
+  std::vector<std::optional<ColumnKind>> kinds_;       // [F]: that the user or the file states
+  std::vector<ColumnKind> stored_;                     // [F]: of a file with types
+  std::vector<std::optional<bool>> has_truth_values_;  // [F]: by the first cell of a column of numbers
+  bool label_is_text_ = false;                         // in a file with types
   std::vector<WaitingRow> waiting_;
   std::uint32_t file_ = 0;                                                 // of the row that is added, in data_.paths
   std::vector<char> decimals_;                                             // [paths]

@@ -200,6 +200,7 @@ TableEncoding learn_encoding(const TableData& data, const std::vector<std::size_
       }
     } else {
       learn_scaling(values, config.feature_scaling, column);
+      column.has_decimal_comma = column.kind == ColumnKind::number && data.has_decimal_comma;
     }
     if (column.kind == ColumnKind::date)
       column.has_time = std::any_of(values.begin(), values.end(), [](double v) { return v != std::floor(v); });
@@ -224,6 +225,7 @@ std::string text_of_encoding(const TableEncoding& encoding) {
       json["fill"] = column.fill;
       json["mean"] = column.mean;
       json["scale"] = column.scale;
+      if (column.has_decimal_comma) json["has_decimal_comma"] = true;
     }
     if (!column.bin_edges.empty()) json["bin_edges"] = column.bin_edges;
     if (column.kind == ColumnKind::date) json["has_time"] = column.has_time;
@@ -240,6 +242,7 @@ TableEncoding encoding_of_text(const std::string& text) {
     column.fill = json.value("fill", 0.0);
     column.mean = json.value("mean", 0.0);
     column.scale = json.value("scale", 1.0);
+    column.has_decimal_comma = json.value("has_decimal_comma", false);
     column.bin_edges = json.value("bin_edges", std::vector<double>{});
     column.has_time = json.value("has_time", false);
     column.categories = json.value("categories", std::vector<std::string>{});

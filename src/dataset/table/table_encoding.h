@@ -18,9 +18,10 @@ struct TableData;
 struct ColumnEncoding {
   std::string name;  // or the column's number from 1, in a file without a header
   ColumnKind kind = ColumnKind::number;
-  double fill = 0;   // of a number or date: stands for a missing value
-  double mean = 0;   // of a number or date
-  double scale = 1;  // of a number or date: 1 / standard deviation
+  double fill = 0;                 // of a number or date: stands for a missing value
+  double mean = 0;                 // of a number or date
+  double scale = 1;                // of a number or date: 1 / standard deviation
+  bool has_decimal_comma = false;  // of a number: in the training files, and so in all others
   /// Ascending edges of the bins of a number's piecewise linear encoding; empty: the number is scaled. Source:
   /// Gorishniy, Rubachev, Babenko, "On Embeddings for Numerical Features in Tabular Deep Learning", 2022, equation 1.
   std::vector<double> bin_edges{};

@@ -1,5 +1,6 @@
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -47,7 +48,11 @@ double stored_value(const ColumnEncoding& column, const ParquetRow& row, std::si
 }  // namespace
 
 TableInputs::TableInputs(const TableConfig& config, std::shared_ptr<const TableEncoding> encoding)
-    : config_(config), encoding_(std::move(encoding)) {}
+    : config_(config), encoding_(std::move(encoding)) {
+  const bool has_comma = std::any_of(encoding_->columns.begin(), encoding_->columns.end(),
+                                     [](const ColumnEncoding& column) { return column.has_decimal_comma; });
+  if (has_comma && config_.decimal == DecimalSign::auto_) config_.decimal = DecimalSign::comma;
+}
 
 std::unique_ptr<const TableInputs> table_inputs_of(const SourceConfig& source, const SampleSpec& spec) {
   const auto* table = source.get_if<TableConfig>();

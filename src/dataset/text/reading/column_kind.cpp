@@ -4,6 +4,8 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 
 #include "core/error.h"
@@ -78,6 +80,10 @@ std::optional<double> time_in(std::string_view text) {
   return (*hour * 3600.0 + *minute * 60.0 + second - zone) / 86'400;
 }
 
+bool is_true(std::string_view cell) {
+  return cell == "TRUE" || cell == "True" || cell == "true";
+}
+
 }  // namespace
 
 bool is_missing(std::string_view cell) {
@@ -87,9 +93,12 @@ bool is_missing(std::string_view cell) {
   return std::find(std::begin(kMissing), std::end(kMissing), cell) != std::end(kMissing);
 }
 
+bool is_truth_value(std::string_view cell) {
+  return is_true(cell) || cell == "FALSE" || cell == "False" || cell == "false";
+}
+
 std::optional<double> number_in(std::string_view cell, char decimal) {
-  if (cell == "TRUE" || cell == "True" || cell == "true") return 1;
-  if (cell == "FALSE" || cell == "False" || cell == "false") return 0;
+  if (is_truth_value(cell)) return is_true(cell) ? 1 : 0;
   std::string with_point;
   std::string_view digits = cell.starts_with('+') ? cell.substr(1) : cell;
   if (digits.empty() || digits.size() > kLongestNumber || digits[0] == '+') return std::nullopt;
@@ -105,6 +114,24 @@ std::optional<double> number_in(std::string_view cell, char decimal) {
     return std::nullopt;
   // Beyond a double's range from_chars gives no value; strtod tells the infinite from the tiny.
   return problem == std::errc() ? value : std::strtod(std::string(digits).c_str(), nullptr);
+}
+
+std::optional<std::string> text_of_value(std::string_view cell, char decimal) {
+  if (is_truth_value(cell)) return is_true(cell) ? "True" : "False";
+  const std::optional<double> value = number_in(cell, decimal);
+  if (!value) return std::nullopt;
+  const bool is_negative = cell.starts_with('-');
+  std::string_view digits = is_negative || cell.starts_with('+') ? cell.substr(1) : cell;
+  if (digits.find_first_not_of("0123456789") != std::string_view::npos) {
+    constexpr double kExact = 0x1p53;
+    if (std::abs(*value) < kExact && *value == std::trunc(*value))
+      return std::to_string(static_cast<std::int64_t>(*value));
+    char text[32];
+    std::snprintf(text, sizeof text, "%.17g", *value);
+    return text;
+  }
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size() - 1));
+  return (is_negative && digits != "0" ? "-" : "") + std::string(digits);
 }
 
 std::optional<double> date_in(std::string_view cell) {

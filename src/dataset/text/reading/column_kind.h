@@ -13,9 +13,16 @@ enum class ColumnKind { number, category, date };
 /// n/a, N/A, NaN, null, None and so on. Source: pandas/_libs/parsers.pyx, STR_NA_VALUES.
 bool is_missing(std::string_view cell);
 
+/// Returns whether a cell is one of pandas.read_csv's truth values: True, TRUE, true, False, FALSE, false.
+bool is_truth_value(std::string_view cell);
+
 /// Returns the number, or the truth value as 1 or 0, that the cell holds; none if the cell holds neither. It is
 /// infinite for inf, and for what is beyond a double. `decimal`: '.' or ','.
 std::optional<double> number_in(std::string_view cell, char decimal = '.');
+
+/// Returns one text for all spellings of a number or of a truth value: that of 1, 01, +1 and 1.0 is "1". None for other
+/// cells.
+std::optional<std::string> text_of_value(std::string_view cell, char decimal = '.');
 
 /// Returns the days since 1970-01-01 of a cell such as 2024-05-31, 2024/5/31, 2024-05-31 12:30 or 2024-05-31T12:30:00Z;
 /// none if the cell holds no such date. A time with a zone, +02:00, is that of UTC.

@@ -252,10 +252,14 @@ ColumnChoice choice_of(std::span<const std::string> columns) {
   return std::all_of(columns.begin(), columns.end(), core::is_number) ? ColumnChoice::by_number : ColumnChoice::by_name;
 }
 
-// Repeated names get numbers as in pandas/io/parsers/base_parser.py, _dedup_names.
+// Columns without a name, and repeated names, are called as in pandas/io/parsers/base_parser.py, _dedup_names.
 std::vector<std::string> unique_names(std::vector<std::string> names, std::vector<std::string>* findings) {
   for (std::size_t i = 0; i < names.size(); ++i)
-    if (core::trimmed(names[i]).empty()) names[i] = std::to_string(i + 1);
+    if (core::trimmed(names[i]).empty()) {
+      names[i] = "Unnamed: " + std::to_string(i);
+      if (findings != nullptr)
+        findings->push_back("column " + std::to_string(i + 1) + " has no name, and is called '" + names[i] + "'");
+    }
   std::set<std::string> taken(names.begin(), names.end());
   std::map<std::string, std::size_t> seen;
   for (std::size_t i = 0; i < names.size(); ++i) {

@@ -45,8 +45,8 @@ struct TableLayout {
   TableRecords open_rows(const std::filesystem::path& file, std::string_view text) const;
 };
 
-/// Returns the names with each of them once: a second `x` is `x.1`, as in pandas.read_csv. A column without a name has
-/// its number. Adds what was changed to `findings`.
+/// Returns the names with each of them once, as in pandas.read_csv: a second `x` is `x.1`, and a first column without a
+/// name is `Unnamed: 0`. Adds what was changed to `findings`.
 std::vector<std::string> unique_names(std::vector<std::string> names, std::vector<std::string>* findings = nullptr);
 
 /// Returns the number, from 0, of a column that is chosen by its name or by its number from 1. Throws core::Error, with

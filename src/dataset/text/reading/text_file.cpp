@@ -40,6 +40,10 @@ std::string hex_byte(char byte) {
   return text;
 }
 
+bool begins_as_utf16(std::string_view text) {
+  return text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff");
+}
+
 bool is_utf8(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   std::erase_if(name, [](char c) { return c == '-' || c == '_'; });
@@ -122,7 +126,8 @@ std::string_view text_of_bytes(std::string_view bytes, const TextReading& readin
   const bool is_valid = wrong == text.size();
   if (!is_valid && reading.invalid == EncodingErrors::strict && text.find('\0') > wrong)
     throw core::Error(byte_place(file, text, wrong) + ", " + hex_byte(text[wrong]) + ", is not UTF-8")
-        .hint("convert the file (iconv -f latin1 -t UTF-8), or set the dataset's encoding or encoding_errors");
+        .hint(std::string("convert the file (iconv -f ") + (begins_as_utf16(text) ? "UTF-16" : "latin1") +
+              " -t UTF-8), or set the dataset's encoding or encoding_errors");
   refuse_nul(file, text);
   if (!is_valid) text = converted = core::replace_invalid(text);
   return text;
