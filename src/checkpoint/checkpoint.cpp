@@ -56,7 +56,7 @@ std::vector<Found> find_complete(const fs::path& directory, std::vector<std::str
   const auto add = [&](const fs::path& step_directory) {
     if (auto one = complete(step_directory, passed_over)) found.push_back(*std::move(one));
   };
-  if (fs::exists(itself / kManifestFile) || step_of_name(itself.filename().string())) {
+  if (fs::exists(itself / kManifestFile) || step_of_name(itself.filename().string()) || linked_step(itself)) {
     add(itself);
     return found;
   }

@@ -9,6 +9,7 @@
 
 #include "checkpoint/attempt.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/parts.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/step_directory.h"
@@ -221,7 +222,8 @@ void Saver::publish(const Work& work) const {
   update_symlink(directory_ / kLatest, step);
   core::sync_directory(directory_);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - work.begin;
-  const std::vector<std::int64_t> steps = steps_newest_first(directory_);
+  std::vector<std::int64_t> steps = steps_newest_first(directory_);
+  std::erase_if(steps, [&](std::int64_t kept) { return !fs::exists(directory_ / step_name(kept) / kManifestFile); });
   const std::optional<std::int64_t> best = linked_step(directory_ / kBest);
   for (std::size_t i = static_cast<std::size_t>(config_.keep_last); i < steps.size(); ++i)
     if (steps[i] != best) remove_directory(directory_ / step_name(steps[i]));

@@ -10,7 +10,6 @@
 #include <charconv>
 #include <cstdio>
 
-#include "checkpoint/manifest.h"
 #include "core/error.h"
 
 namespace trainctl::checkpoint {
@@ -52,7 +51,7 @@ std::vector<std::int64_t> steps_newest_first(const fs::path& checkpoints) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints, error))
     if (const auto step = step_of_name(entry.path().filename().string()))
-      if (!entry.is_symlink(error) && fs::exists(entry.path() / kManifestFile, error)) steps.push_back(*step);
+      if (!entry.is_symlink(error)) steps.push_back(*step);
   if (error && error != std::errc::no_such_file_or_directory)
     throw core::Error("cannot list " + checkpoints.string() + ": " + error.message());
   std::sort(steps.rbegin(), steps.rend());

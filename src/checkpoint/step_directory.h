@@ -17,7 +17,7 @@ inline constexpr const char* kBest = "best";
 std::string step_name(std::int64_t step);
 std::optional<std::int64_t> step_of_name(const std::string& name);
 
-/// Steps with a manifest's file, newest first; those beyond `latest` come after the others.
+/// Steps, complete or not, newest first; those beyond `latest` come after the others.
 std::vector<std::int64_t> steps_newest_first(const std::filesystem::path& checkpoints);
 /// The step that the link names.
 std::optional<std::int64_t> linked_step(const std::filesystem::path& link);

@@ -152,6 +152,23 @@ TEST_CASE("checkpoints that are incomplete, or of a later format, are passed ove
   }
 }
 
+TEST_CASE("a checkpoint that has lost its manifest is named, from its run and by a link", "[checkpoint][regression]") {
+  const TemporaryDirectory scratch;
+  save_all(scratch.path(), {}, {1, 2});
+  fs::create_directory_symlink("step_00000002", scratch / "best");
+  fs::remove(scratch / "step_00000002/manifest.json");
+  std::vector<std::string> passed_over;
+  CHECK(find_newest(scratch.path(), &passed_over)->step == 1);
+  REQUIRE(passed_over.size() == 1);
+  CHECK_THAT(passed_over[0], Contains("step_00000002 has no manifest.json"));
+  CHECK_FALSE(find_newest(scratch / "best", &passed_over));
+  REQUIRE(passed_over.size() == 2);
+  CHECK_THAT(passed_over[1], Contains("has no manifest.json"));
+  save_all(scratch.path(), {.keep_last = 1}, {3});  // doesn't count it among those that are kept
+  CHECK(fs::exists(scratch / "step_00000002"));
+  CHECK_FALSE(fs::exists(scratch / "step_00000001"));
+}
+
 /// Files over `bytes` can't be written by this process, as on a full disk.
 class FileSizeLimit {
  public:
