@@ -24,6 +24,7 @@
 #include "pretrained/weights_source.h"
 #include "runtime/fake_tensor.h"
 #include "train/loop/step.h"
+#include "train/run/initial_weights.h"
 #include "train/run/run.h"
 
 namespace trainctl::plan {
@@ -192,21 +193,22 @@ class DryRun {
     kernels_.settle();
     const MemoryTracker::Peak peak = log_->peak(0, log_->now());
     const dataset::SampleSpec& spec = run_->data.train->spec();
-    return {.at_peak = peak.held,
-            .peak = peak.moment,
-            .kept_bytes = kept,
-            .blocks = in_order(peak.blocks),
-            .timeline = log_->timeline(begin, log_->now(), kTimelinePoints),
-            .num_parameters = run_->num_parameters,
-            .num_own_parameters = model::num_parameters(*run_->model),
-            .num_trained = num_trained(),
-            .num_sharing_gradients = run_->mesh->gradients().size(),
-            .sent_bytes = sent_bytes_,
-            .flops_per_sample = run_->model->flops_per_sample(),
-            .batch_size = run_->experiment.dataset.samples_per_batch(),
-            .micro_batches = micro_batches,
-            .global_batch = run_->global_batch,
-            .tokens_per_sample = spec.tokens_per_sample()};
+    return {
+        .at_peak = peak.held,
+        .peak = peak.moment,
+        .kept_bytes = kept,
+        .blocks = in_order(peak.blocks),
+        .timeline = log_->timeline(begin, log_->now(), kTimelinePoints),
+        .num_parameters = run_->num_parameters,
+        .num_own_parameters = model::num_parameters(*run_->model),
+        .num_trained = num_trained(),
+        .num_sharing_gradients = run_->mesh->gradients().size(),
+        .sent_bytes = sent_bytes_,
+        .flops_per_sample = static_cast<double>(train::sequences_per_sample(spec)) * run_->model->flops_per_sample(),
+        .batch_size = run_->experiment.dataset.samples_per_batch(),
+        .micro_batches = micro_batches,
+        .global_batch = run_->global_batch,
+        .tokens_per_sample = spec.tokens_per_sample()};
   }
 
  private:

@@ -43,11 +43,12 @@ CAPS = {
     "train.eval_every": 2,
     "train.log_every": 1,
 }
-# Warnings about this machine's CPU, about how a step's time was spent, and about a warm-up in epochs, which takes all of
-# two steps: none of them is a fault of the file.
+# Warnings about this machine's CPU, about how a step's time was spent, and about a schedule that two steps are too short
+# for: none of them is a fault of the file.
 WARNINGS_OF_RUN = re.compile(
     r"\bthis (CPU|machine)\b|\bof the time goes into\b|\bthey wait for it\b|\bno step for\b"
     r"|\bwarmup takes 1 epochs, and the run has 1\b"
+    r"|\boptimizer\.lr_scheduler(\.milestones go up to| changes nothing: the rate would change behind the last step)\b"
 )
 
 

@@ -104,6 +104,13 @@ class Preferences(unittest.TestCase):
 
 
 class Wrong(InScratch):
+    def test_half_of_a_row_is_compared_with_the_positions(self):
+        trained = run("train", self.config, "--run-dir", "half", *SMALL, "--set", "dataset.seq_len=512", cwd=self.root)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        longer = run("train", self.config, "--run-dir", "longer", *SMALL, "--set", "dataset.seq_len=514", cwd=self.root)
+        self.assertEqual(longer.returncode, 1)
+        self.assertIn("sequences have up to 257 tokens, but model gpt2 has positions for 256", longer.stderr)
+
     def test_a_row_that_is_no_pair_is_named(self):
         config = write_pairs(self.root, [pair(1), {"prompt": "Hm?", "chosen": "a"}])
         write_inputs(self.root)

@@ -237,6 +237,19 @@ TEST_CASE("a run's weights come from its run, checkpoints and step directories, 
   CHECK(failure(gpt2, step).find("no complete checkpoint in " + step.string()) != std::string::npos);
 }
 
+TEST_CASE("weights of PyTorch before 0.4.1, without num_batches_tracked, are loaded", "[train][regression]") {
+  const TemporaryDirectory scratch;
+  const PublishedNetwork cnn{
+      .name = "cnn", .network = model::CnnConfig{.channels = {4}}, .input = {.shape = {1, 8, 8}, .num_classes = 3}};
+  const auto source = ready(cnn, 2);
+  checkpoint::TensorMap tensors = tensors_of(*source);
+  for (const model::NamedTensor& named : model::named_buffers(*source))
+    if (!named.name.ends_with("num_batches_tracked")) tensors[named.name] = named.tensor.clone();
+  const auto model = ready(cnn);
+  load(cnn, *model, write(scratch, tensors), model::InitPolicy::strict);
+  CHECK(same_weights(*model, *source));
+}
+
 TEST_CASE("weights of nothing that the model has are refused by every policy", "[train]") {
   const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");

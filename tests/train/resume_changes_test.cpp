@@ -142,4 +142,30 @@ TEST_CASE("what a run can't go on with is refused by its key", "[train]") {
                     Contains("can't go on with optimizer.kind: adamw -> sgd"));
 }
 
+TEST_CASE("data whose classes or categories mean something else is refused at a resume", "[train][regression]") {
+  const TemporaryDirectory directory;
+  const TemporaryDirectory files;
+  const auto experiment = [&](const std::string& city, const std::string& label, std::int64_t steps) {
+    std::string text = "x,city,label\n";
+    for (int row = 0; row < 64; ++row)
+      text +=
+          std::to_string(row % 7) + "," + (row % 3 == 0 ? city : "Rome") + "," + (row % 2 == 0 ? label : "no") + "\n";
+    experiment::Experiment table = small_experiment();
+    dataset::TableConfig source;
+    source.train = {files.write("t.csv", text)};
+    source.label = "label";
+    table.dataset.source = source;
+    table.model.network = model::MlpConfig{.hidden = {4}};
+    table.train.steps = steps;
+    return table;
+  };
+  EventLog log;
+  train_on(experiment("Oslo", "yes", 2), directory, log);
+  CHECK_THROWS_WITH(train_on(experiment("Oslo", "maybe", 4), directory, log),
+                    Contains("the classes were no and yes in training, and the data's are maybe and no"));
+  CHECK_THROWS_WITH(train_on(experiment("Paris", "yes", 4), directory, log),
+                    Contains("column 'city' becomes other inputs than in training"));
+  train_on(experiment("Oslo", "yes", 4), directory, log);
+}
+
 }  // namespace trainctl::train::resume_changes_test

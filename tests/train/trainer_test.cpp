@@ -34,6 +34,28 @@ TrainedRun train(const experiment::Experiment& experiment, const std::filesystem
 
 }  // namespace
 
+TEST_CASE("what a schedule says and a run is too short for is told", "[train][regression]") {
+  const auto told = [](optimizer::ScheduleConfig schedule) {
+    experiment::Experiment experiment = small_experiment();  // 16 steps
+    experiment.optimizer.lr_scheduler = std::move(schedule);
+    std::vector<tracking::Notice> notices;
+    build(experiment, notices);
+    std::string text;
+    for (const tracking::Notice& notice : notices) text += notice.text;
+    return text;
+  };
+  using Catch::Contains;
+  const auto shaped = [](auto shape) { return optimizer::ScheduleConfig{.shape = shape}; };
+  CHECK_THAT(told(shaped(optimizer::MultistepScheduleConfig{.milestones = {4, 30}})),
+             Contains("milestones go up to 30, and the run has 16 steps"));
+  CHECK_THAT(told(shaped(optimizer::StepScheduleConfig{.step_size = 20})), Contains("changes nothing"));
+  CHECK_THAT(told(shaped(optimizer::WsdScheduleConfig{.decay_ratio = 0.01})), Contains("changes nothing"));
+  CHECK_THAT(told(shaped(optimizer::CosineScheduleConfig{.min_lr = 0.5})), Contains("goes up to 0.4952, above the learning rate"));
+  CHECK_THAT(told({.warmup = 16}), Contains("never reaches optimizer.lr"));
+  CHECK(told(shaped(optimizer::CosineScheduleConfig{})).empty());
+  CHECK(told({.warmup = 4}).empty());
+}
+
 TEST_CASE("twenty steps equal ten steps, a restore and ten more, bit for bit", "[train]") {
   experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 20;

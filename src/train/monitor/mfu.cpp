@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "roofline/device_peaks.h"
+#include "train/run/initial_weights.h"
 
 namespace trainctl::train {
 namespace {
@@ -32,7 +33,8 @@ double peak_of(const Run& run) {
 Utilization::Utilization(const Run& run) : Utilization(run, peak_of(run)) {}
 
 Utilization::Utilization(const Run& run, double peak_flops)
-    : flops_per_sample_(3 * run.model->flops_per_sample()),
+    : flops_per_sample_(3 * static_cast<double>(sequences_per_sample(run.data.train->spec())) *
+                        run.model->flops_per_sample()),
       flops_per_token_(0),
       peak_flops_(peak_flops),
       num_devices_(static_cast<double>(run.mesh->world().size())) {

@@ -104,17 +104,30 @@ StepSize step_size(const experiment::Experiment& experiment, const comm::Group& 
           .is_even = *samples % per_round == 0};
 }
 
-/// A warm-up as long as the run never reaches the learning rate that the file names.
-void warn_of_long_warmup(const optimizer::ScheduleConfig& schedule, const optimizer::RunLength& length,
-                         std::vector<tracking::Notice>& notices) {
+/// Tells of what a schedule says and a run of this length doesn't do: a warm-up as long as the run never reaches the
+/// learning rate that the file names, and what begins behind the last step doesn't happen.
+void warn_of_schedule(const optimizer::ScheduleConfig& schedule, double peak_lr, const optimizer::RunLength& length,
+                      std::vector<tracking::Notice>& notices) {
+  const auto warn = [&](const std::string& what) {
+    notices.push_back({tracking::Level::warning, "optimizer.lr_scheduler" + what});
+  };
   const bool counts_epochs = schedule.interval == optimizer::LrInterval::epoch;
   const std::int64_t units =
       counts_epochs ? (length.total_steps + length.steps_per_epoch - 1) / length.steps_per_epoch : length.total_steps;
-  if (schedule.warmup == 0 || schedule.warmup < units) return;
-  notices.push_back({tracking::Level::warning, "optimizer.lr_scheduler.warmup takes " +
-                                                   core::format_count(schedule.warmup) +
-                                                   (counts_epochs ? " epochs" : " steps") + ", and the run has " +
-                                                   core::format_count(units) + ": it never reaches optimizer.lr"});
+  const std::string run = ", and the run has " + core::format_count(units) + (counts_epochs ? " epochs" : " steps");
+  if (schedule.warmup > 0 && schedule.warmup >= units)
+    return warn(".warmup takes " + core::format_count(schedule.warmup) + run + ": it never reaches optimizer.lr");
+  if (const auto* steps = schedule.shape.get_if<optimizer::MultistepScheduleConfig>();
+      steps != nullptr && steps->milestones.back() + schedule.warmup >= units)
+    return warn(".milestones go up to " + core::format_count(steps->milestones.back()) + run);
+  const auto* plateau = schedule.shape.get_if<optimizer::PlateauScheduleConfig>();
+  const double last =
+      plateau != nullptr ? plateau->min_lr : optimizer::lr_at(schedule, peak_lr, length.total_steps - 1, length);
+  if (last > peak_lr)
+    warn(" goes up to " + core::format_metric(last) + ", above the learning rate, " + core::format_metric(peak_lr));
+  const bool is_constant = schedule.shape.get_if<optimizer::ConstantScheduleConfig>() != nullptr;
+  if (last == peak_lr && !is_constant && plateau == nullptr && length.total_steps > 1)
+    warn(" changes nothing: the rate would change behind the last step" + run);
 }
 
 optimizer::RunLength run_length(const experiment::Experiment& experiment, const dataset::Loader& train,
@@ -340,7 +353,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   const auto companions = load_companions(experiment, *model, data, {device, channels_last, rank.dry_run, notices});
   const double peak_lr = scaled_lr(experiment, step.global_batch);
   const optimizer::RunLength length = run_length(experiment, *data.train, step.micro_batches);
-  warn_of_long_warmup(experiment.optimizer.lr_scheduler, length, notices);
+  warn_of_schedule(experiment.optimizer.lr_scheduler, peak_lr, length, notices);
   std::unique_ptr<distributed::Parallel> parallel =
       distributed::build(experiment.distributed, *mesh, *model, first_values, own.stages ? &*own.stages : nullptr);
   distributed::Parallel& laid_out = *parallel;

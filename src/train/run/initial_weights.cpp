@@ -60,6 +60,8 @@ class Loading {
 
   void match(const std::string& name, const model::TensorDecl& decl) {
     const at::Tensor* found = find(name);
+    // PyTorch's BatchNorm begins at 0, too, where an old file has none.
+    if (found == nullptr && name.ends_with("num_batches_tracked")) return;
     if (found == nullptr) return miss(name, name + ": missing in the file");
     const c10::IntArrayRef shape = decl.shard ? c10::IntArrayRef(decl.shard->shape) : decl.value.sizes();
     if (found->sizes() != shape)
@@ -215,9 +217,15 @@ model::FirstValues initial_weights(model::Model& model, const model::ModelConfig
   };
 }
 
+std::int64_t sequences_per_sample(const dataset::SampleSpec& samples) {
+  return samples.targets == dataset::Targets::preferences ? 2 : 1;
+}
+
 model::InputSpec input_spec(const dataset::SampleSpec& samples) {
   const bool is_value = samples.targets == dataset::Targets::values;
-  return {samples.input_shape, is_value ? 1 : samples.num_classes, samples.vocab_size, samples.target_length};
+  std::vector<std::int64_t> shape = samples.input_shape;
+  shape.front() /= sequences_per_sample(samples);
+  return {std::move(shape), is_value ? 1 : samples.num_classes, samples.vocab_size, samples.target_length};
 }
 
 }  // namespace trainctl::train

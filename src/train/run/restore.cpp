@@ -11,6 +11,7 @@
 #include "checkpoint/node_snapshots.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/description.h"
 
 namespace trainctl::train {
 namespace {
@@ -80,6 +81,15 @@ std::string impossible_place(const Run& run, const checkpoint::Checkpoint& check
          std::to_string(run.next_sample.epoch) + ", after " + std::to_string(run.num_rollbacks) + " rollbacks";
 }
 
+/// Refuses data with which the network's outputs or inputs would change their meaning.
+void check_meaning(const dataset::SampleSpec& now, const checkpoint::CheckpointInfo& info) {
+  if (info.data_description.empty()) return;
+  const dataset::SampleSpec trained = dataset::described_datasets(info.data_description, "").train->spec();
+  if (const std::string change = dataset::changed_meaning(trained, now); !change.empty())
+    throw core::Error(change).hint(
+        "the data must be as it was for a run to go on; another run may begin from its weights: model.init_from");
+}
+
 /// Reads the run's state. What the checkpoint lacks or has in another shape is an Error with the keys that changed
 /// since.
 void visit_saved(Run& run, checkpoint::StateReader& reader, const checkpoint::Checkpoint& checkpoint,
@@ -112,6 +122,7 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   }
   failure = first_failure(group, failure, point.name());
   if (!failure.empty()) return failure;
+  if (purpose == Purpose::training) check_meaning(run.data.train->spec(), checkpoint->info());
   checkpoint::StateReader reader(*checkpoint);
   run.optimizer->eval();  // as it was saved
   const std::int64_t offset_before = std::exchange(run.schedule_offset, 0);
