@@ -9,6 +9,7 @@
 #include "child_command.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/file_name.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/terminal.h"
@@ -53,10 +54,8 @@ ordered_json as_json(const FoldsRecord& record, const std::vector<fs::path>& run
 }
 
 /// Returns runs/NAME; the engine names the directories of runs in the same way.
-fs::path runs_of(std::string name) {
-  for (char& c : name)
-    if (c == '/' || static_cast<unsigned char>(c) < ' ') c = '_';
-  return fs::path("runs") / name;
+fs::path runs_of(const std::string& name) {
+  return fs::path("runs") / core::file_name_of(name);
 }
 
 fs::path new_parent(const std::string& name, std::int64_t num_folds) {

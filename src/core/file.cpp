@@ -156,7 +156,8 @@ void flush_standard_output() {
 FileWriter::FileWriter(std::filesystem::path path, IfThere if_there)
     : path_(std::move(path)),
       descriptor_(open_or_throw(
-          path_, O_WRONLY | O_CREAT | (if_there == IfThere::refuse ? O_EXCL | O_NOFOLLOW : O_TRUNC), "create")) {}
+          path_, O_WRONLY | O_CREAT | O_NONBLOCK | (if_there == IfThere::refuse ? O_EXCL | O_NOFOLLOW : O_TRUNC),
+          "create")) {}
 
 FileWriter::~FileWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);

@@ -43,7 +43,9 @@ int flags_of(IfExists if_exists) {
 
 AppendFile::AppendFile(std::filesystem::path path, IfExists if_exists)
     : path_(std::move(path)),
-      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags_of(if_exists), 0644)),
+      // Without O_NONBLOCK, a named pipe would be waited for.
+      descriptor_(
+          ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | flags_of(if_exists), 0644)),
       size_(0) {
   if (descriptor_ < 0) throw core::system_error("open", path_.string());
   const off_t end = ::lseek(descriptor_, 0, SEEK_END);

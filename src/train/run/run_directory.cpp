@@ -17,6 +17,7 @@
 #include "checkpoint/node_snapshots.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/file_name.h"
 #include "core/json.h"
 #include "train/run/restore.h"
 
@@ -29,14 +30,11 @@ constexpr const char* kLockName = ".lock";
 constexpr const char* kHashName = ".config_hash";
 
 int open_lock(const fs::path& directory) {
-  return ::open((directory / kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  return ::open((directory / kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
 }
 
 fs::path runs_of(const std::string& name) {
-  std::string safe = name;
-  for (char& c : safe)
-    if (c == '/' || static_cast<unsigned char>(c) < ' ') c = '_';
-  return fs::path("runs") / safe;
+  return fs::path("runs") / core::file_name_of(name);
 }
 
 std::string utc_now() {
