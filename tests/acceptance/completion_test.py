@@ -82,6 +82,8 @@ class Completion(InScratch):
         super().setUp()
         write_experiment(self.root)
         (self.root / RUN / "checkpoints/step_00000060").mkdir(parents=True)
+        (self.root / "runs/a/$(touch RAN)").mkdir(parents=True)
+        (self.root / "runs/a/$(touch RAN)/metrics.jsonl").touch()
 
     def in_shell(self, shell):
         if not shutil.which(shell):
@@ -91,6 +93,11 @@ class Completion(InScratch):
                 with self.subTest(typed):
                     terminal.type("\x15" + typed + "\t")  # Ctrl-U empties the line
                     self.assertTrue(terminal.shows(shown), terminal.output)
+            terminal.type("\x15trainctl report runs/a/\t")
+            self.assertTrue(terminal.shows("touch"), terminal.output)
+            terminal.type("\necho is'-'over\n")
+            self.assertTrue(terminal.shows("is-over"), terminal.output)
+            self.assertFalse((self.root / "RAN").exists(), "a name was run")
 
     def test_bash_completes(self):
         self.in_shell("bash")

@@ -106,6 +106,22 @@ class Export(unittest.TestCase):
             for metric, value in expected.items():
                 self.assertAlmostEqual(json.loads(result.stdout)["metrics"][metric], value, delta=1e-5)
 
+    def test_exported_weights_are_evaluated_as_they_are_under_any_optimizer(self):
+        """A schedule-free optimizer evaluates the average of its two sequences; exported weights are that average."""
+        schedule_free = ("--set", "optimizer={kind: adamw_schedule_free, lr: 0.02, lr_scheduler: {warmup: 2}}", "--set", "train.steps=20")
+        trained = run("train", self.images, *schedule_free, "--run-dir", self.root / "free", cwd=ROOT)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        exported = run("export", self.root / "free", "--format", "safetensors", "--output", self.root / "free_weights", cwd=ROOT)
+        self.assertEqual(exported.returncode, 0, exported.stderr)
+        losses = []
+        for arguments in ((self.root / "free",), (self.images, "--checkpoint", self.root / "free_weights"),
+                          (self.images, "--checkpoint", self.root / "free_weights", *schedule_free),
+                          (self.images, "--checkpoint", self.root / "free_weights", *schedule_free, "--set", "seed=3")):
+            evaluated = run("eval", *arguments, "--json", cwd=ROOT)
+            self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
+            losses.append(json.loads(evaluated.stdout)["metrics"]["loss"])
+        self.assertLess(max(losses) - min(losses), 1e-6, losses)
+
     def test_damaged_and_foreign_files_are_refused_with_a_reason(self):
         for form, name in [("onnx", "whole.onnx"), ("torchscript", "whole.pt")]:
             self.export(self.images, form, name)

@@ -267,6 +267,17 @@ for name, network in networks.items():
 """
 
 
+LOGITS = """
+name: logits
+seed: 1
+dataset: {kind: synthetic_images, num_samples: 4096, num_eval_samples: 0, channels: 1, height: 8, width: 8, num_classes: 10, batch_size: 32}
+model: {kind: mlp, hidden: [4]}
+train: {steps: 2}
+tracking: {tensorboard: false, report: false}
+device: {kind: cpu, num_threads: 1}
+"""
+
+
 class ScriptedTest(unittest.TestCase):
     def test_memory_of_scripted_networks_is_predicted(self):
         if not importlib.util.find_spec("torch"):
@@ -284,6 +295,19 @@ class ScriptedTest(unittest.TestCase):
                     records = [json.loads(line) for line in (root / network / "metrics.jsonl").read_text().splitlines()]
                     measured = max(record.get("memory_mib", 0) for record in records)
                     self.assertLess(abs(predicted / (measured * plan_memory.MIB) - 1), plan_memory.MOST_MEDIAN)
+
+
+class PlanOfStoredLogits(unittest.TestCase):
+    def test_the_file_takes_no_memory(self):
+        with temporary_directory() as directory:
+            config = write_experiment(directory, LOGITS)
+            logits = pathlib.Path(directory) / "logits.safetensors"
+            for arguments in (("train", config, "--run-dir", f"{directory}/run"), ("eval", f"{directory}/run", "--split", "train", "--logits", logits)):
+                result = run(*arguments, "--no-progress", cwd=directory)
+                self.assertEqual(result.returncode, 0, result.stderr)
+            plain, distilled = (json.loads(run("plan", config, *more, "--json", cwd=directory).stdout)["memory"]["peak_bytes"]
+                                for more in ((), ("--set", f"distillation.logits={logits}")))
+            self.assertLess(distilled, 2 * plain)
 
 
 class PlanOfLayouts(unittest.TestCase):

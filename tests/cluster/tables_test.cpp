@@ -64,6 +64,20 @@ TEST_CASE("a user's file adds entries and replaces those of its names", "[cluste
   CHECK(find_network(tables, "mine").port_gbs == 10);
 }
 
+TEST_CASE("devices that take their rates from each other in a circle are refused", "[cluster][regression]") {
+  const auto device = [](const std::string& name, const std::string& other) {
+    return "  - {name: " + name + ", num_multiprocessors: 100, power_watts: 700, memory_gbs: 3000, memory_gib: 80, " +
+           "peak: {bf16: 900}, clock: {bf16: 800}, sustained_of: " + other + ", network: nvlink4, source: made up}\n";
+  };
+  for (const std::string& text : {device("mine", "mine"), device("mine", "other") + device("other", "mine")}) {
+    Tables tables = builtin_tables();
+    config::Problems problems;
+    add_text(tables, "devices:\n" + text, "mine.yaml", problems);
+    REQUIRE(problems.sorted().empty());
+    CHECK_THROWS_WITH(cluster_of(tables, {.device = "mine"}), Contains("sustained_of leads back to itself"));
+  }
+}
+
 TEST_CASE("a wrong table is refused with line and column", "[cluster]") {
   CHECK_THAT(problems_of("networks:\n  - {name: mine, domain: 8, link_gbs: 0, port_gbs: 10, source: mine}\n"),
              Contains("mine.yaml:2:39: networks[0].link_gbs: expected a positive number, got 0"));
