@@ -1,5 +1,6 @@
 #include "core/json.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -40,19 +41,28 @@ bool is_too_deep(std::string_view text) {
   return false;
 }
 
+/// Parses a text. A zero byte, which nlohmann takes for the text's end, is no JSON.
+template <class Json>
+Json parse(std::string_view text, bool allow_exceptions) {
+  if (text.find('\0') == std::string_view::npos) return Json::parse(text, /*cb=*/nullptr, allow_exceptions);
+  std::string without_zeros(text);
+  std::replace(without_zeros.begin(), without_zeros.end(), '\0', '\1');
+  return Json::parse(without_zeros, /*cb=*/nullptr, allow_exceptions);
+}
+
 }  // namespace
 
 template <class Json>
 Json parse_json(std::string_view text, std::string_view subject) {
   if (is_too_deep(text))
     throw Error(std::string(subject) + ": nested more than " + std::to_string(kMaxJsonDepth) + " levels deep");
-  return Json::parse(text);
+  return parse<Json>(text, /*allow_exceptions=*/true);
 }
 
 template <class Json>
 Json parse_json_or_discard(std::string_view text) {
   if (is_too_deep(text)) return Json(Json::value_t::discarded);
-  return Json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  return parse<Json>(text, /*allow_exceptions=*/false);
 }
 
 template nlohmann::json parse_json<nlohmann::json>(std::string_view text, std::string_view subject);

@@ -1,11 +1,15 @@
 #include "core/json.h"
 
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
+#include "support/corpus.h"
 
 namespace trainctl::core::json_test {
 
@@ -30,6 +34,35 @@ std::string message_of(const std::string& text) {
     return error.what();
   }
   return "";
+}
+
+/// Returns a value as tests/reference/corpora.py writes one.
+nlohmann::json described(const ordered_json& value) {
+  if (value.is_string()) return "s" + value.get<std::string>();
+  if (value.is_number_integer()) return "i" + value.dump();
+  if (value.is_number_float()) {
+    char text[18];
+    std::snprintf(text, sizeof text, "f%016llx",
+                  static_cast<unsigned long long>(std::bit_cast<std::uint64_t>(value.get<double>())));
+    return text;
+  }
+  if (value.is_array()) {
+    nlohmann::json items = nlohmann::json::array();
+    for (const ordered_json& item : value) items.push_back(described(item));
+    return items;
+  }
+  if (value.is_object()) {
+    nlohmann::json entries = nlohmann::json::array();
+    for (const auto& [key, item] : value.items()) entries.push_back(nlohmann::json::array({key, described(item)}));
+    return {{"entries", entries}};
+  }
+  return value;
+}
+
+TEST_CASE("JSON files of a conformance corpus are what Python reads, or are refused", "[core][reference]") {
+  testing::compare_corpus("json", [](const std::string& text, const std::string& path) {
+    return described(parse_json<ordered_json>(text, path));
+  });
 }
 
 TEST_CASE("JSON is read up to 512 levels", "[core]") {
@@ -68,6 +101,15 @@ TEST_CASE("brackets in JSON's strings are not counted", "[core]") {
   CHECK(parse_json("[\"" + brackets + "\"]", "config.json")[0] == brackets);
   CHECK(parse_json(R"({"say \")" + brackets + R"(": "\\"})", "config.json").contains("say \"" + brackets));
   CHECK(parse_json_or_discard<ordered_json>(R"(["\\\"{)" + brackets + "\", 1]").size() == 2);
+}
+
+TEST_CASE("a zero byte does not end JSON", "[core][regression]") {
+  using namespace std::string_literals;
+  for (const std::string& text : {"1\0"s, "{\"a\": 1}\0"s, "[1]\0[2]"s, "[1\0]"s, "[\"a\0\"]"s, "\0{}"s}) {
+    INFO(text);
+    CHECK(parse_json_or_discard(text).is_discarded());
+    CHECK_THROWS_AS(parse_json(text, "config.json"), nlohmann::json::parse_error);
+  }
 }
 
 TEST_CASE("text that is no JSON is an exception of nlohmann's or a discarded value", "[core]") {
