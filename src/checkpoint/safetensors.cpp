@@ -71,8 +71,12 @@ class Reader {
   std::vector<Entry> entries() {
     std::vector<Entry> entries;
     const nlohmann::json listed = header();
-    for (const auto& [name, json] : listed.items())
-      if (name != "__metadata__") entries.push_back(entry(name, json));
+    for (const auto& [name, json] : listed.items()) {
+      if (name == "__metadata__")
+        check_metadata(json);
+      else
+        entries.push_back(entry(name, json));
+    }
     check_tiling(entries);
     return entries;
   }
@@ -115,11 +119,21 @@ class Reader {
   /// Parses with a limited depth, since a malicious header could take a hundred times its size in memory.
   nlohmann::json parse(const char* begin, const char* end) const {
     using Event = nlohmann::json::parse_event_t;
+    // nlohmann passes over the mark, and takes a zero byte for the text's end.
+    if (std::string_view(begin, end).starts_with("\xef\xbb\xbf")) fail("the header begins with a byte order mark");
+    if (std::find(begin, end, '\0') != end) fail("the header has a zero byte");
     std::set<std::string> names;
+    std::string name;
+    std::set<std::string> keys;  // of the tensor with this name
     const auto watch = [&](int depth, Event event, nlohmann::json& parsed) {
       if (depth > 4) fail("the header nests too deep");
-      if (event == Event::key && depth == 1 && !names.insert(parsed.get<std::string>()).second)
-        fail(parsed.get<std::string>(), "listed twice in the header");
+      if (event == Event::key && depth == 1) {
+        name = parsed.get<std::string>();
+        keys.clear();
+        if (!names.insert(name).second) fail(name, "listed twice in the header");
+      }
+      if (event == Event::key && depth == 2 && !keys.insert(parsed.get<std::string>()).second)
+        fail(name, "has " + parsed.get<std::string>() + " twice");
       return true;
     };
     try {
@@ -127,6 +141,13 @@ class Reader {
     } catch (const nlohmann::json::exception& error) {
       fail(std::string("the header is not JSON: ") + core::as_error(error).what());
     }
+  }
+
+  void check_metadata(const nlohmann::json& json) const {
+    const bool are_texts =
+        json.is_null() || (json.is_object() &&
+                           std::all_of(json.begin(), json.end(), [](const auto& value) { return value.is_string(); }));
+    if (!are_texts) fail("__metadata__ has values that are no texts");
   }
 
   std::vector<std::uint64_t> numbers(const std::string& name, const nlohmann::json& json, const char* key) const {

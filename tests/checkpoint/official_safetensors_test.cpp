@@ -3,9 +3,11 @@
 #include <ATen/ops/zeros.h>
 #include <sys/wait.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "checkpoint/safetensors.h"
+#include "support/corpus.h"
 #include "support/python.h"
 #include "support/temporary_directory.h"
 
@@ -65,6 +67,24 @@ TEST_CASE("we read what the official package writes", "[checkpoint]") {
     CHECK(read.at(name).sizes() == tensor.sizes());
     CHECK(read.at(name).to(at::kDouble).equal(tensor.to(at::kDouble)));
   }
+}
+
+TEST_CASE("odd and damaged files have the tensors that the official package reads, or are refused",
+          "[checkpoint][reference]") {
+  testing::compare_corpus("safetensors", [](const std::string&, const std::string& path) {
+    std::vector<nlohmann::json> tensors;
+    for (const auto& [name, tensor] : read_safetensors(path)) {
+      std::string bytes;
+      for (std::size_t i = 0; i < tensor.nbytes(); ++i) {
+        char digits[3];
+        std::snprintf(digits, sizeof digits, "%02x", static_cast<const std::uint8_t*>(tensor.const_data_ptr())[i]);
+        bytes += digits;
+      }
+      tensors.push_back(
+          nlohmann::json::array({name, safetensors_name(tensor.scalar_type()), tensor.sizes().vec(), bytes}));
+    }
+    return nlohmann::json(tensors);
+  });
 }
 
 }  // namespace

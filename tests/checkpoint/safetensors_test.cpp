@@ -136,6 +136,15 @@ TEST_CASE("what a broken header says wrong is told with the tensor and the offse
       message(
           R"({"x":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"x":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})"),
       Contains("tensor x: listed twice"));
+  const std::string right = one("\"F32\"", "[2]", "[0,8]");
+  CHECK_THAT(message("\xef\xbb\xbf" + right), Contains("byte order mark"));
+  CHECK_THAT(message(right + std::string(2, '\0')), Contains("zero byte"));
+  CHECK(message(right + "  ") == "no error");
+  CHECK_THAT(message(R"({"x":{"dtype":"I32","dtype":"F32","shape":[2],"data_offsets":[0,8]}})"),
+             Contains("tensor x: has dtype twice"));
+  for (const std::string metadata : {R"({"a":1})", R"(["a"])", R"("a")", R"({"a":{"b":"c"}})", "7"})
+    CHECK_THAT(message("{\"__metadata__\":" + metadata + "," + right.substr(1)), Contains("__metadata__"));
+  CHECK(message(R"({"__metadata__":{"a":"b"},)" + right.substr(1)) == "no error");
   CHECK_THAT(message(one("\"BOOL\"", "[8]", "[0,8]"), std::string("\0\1\0\7\0\0\0\0", 8)),
              Contains("neither true nor false at byte"));
 }
