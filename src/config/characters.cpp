@@ -18,6 +18,14 @@ bool is_control(unsigned char byte) {
   return (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F;
 }
 
+/// Returns whether a character is none of YAML's, or ends a line in YAML 1.1 alone: C1 controls, U+2028, U+2029, U+FFFE
+/// and U+FFFF.
+bool is_no_text(std::string_view character) {
+  if (character.size() == 2) return character[0] == '\xC2' && static_cast<unsigned char>(character[1]) < 0xA0;
+  return character == "\xE2\x80\xA8" || character == "\xE2\x80\xA9" || character == "\xEF\xBF\xBE" ||
+         character == "\xEF\xBF\xBF";
+}
+
 /// The most bytes that are counted for a column: counting whole lines at every key would take quadratic time.
 constexpr int kMaxCountedBytes = 4096;
 
@@ -45,6 +53,10 @@ std::optional<BadByte> find_bad_byte(std::string_view text) {
     const core::Utf8Sequence sequence = core::sequence_at_front(text.substr(at));
     if (!sequence.is_valid) return BadByte{at, line, column, "not UTF-8: byte " + hex_byte(byte)};
     if (is_control(byte)) return BadByte{at, line, column, "control character " + hex_byte(byte)};
+    if (is_no_text(text.substr(at, sequence.length)))
+      return BadByte{at, line, column, "a control character or line separator that YAML 1.1 and 1.2 read differently"};
+    if (byte == '\r' && !text.substr(at + 1).starts_with('\n'))
+      return BadByte{at, line, column, "a carriage return that no line feed follows"};
     at += sequence.length;
     ++column;
     if (byte == '\n') ++line, column = 1;

@@ -41,7 +41,7 @@ std::string with_question_marks(std::string text) {
 class TreeBuilder : public YAML::EventHandler {
  public:
   TreeBuilder(std::string_view text, const Origin& origin, Problems& problems)
-      : columns_(text), last_(origin), problems_(problems) {}
+      : text_(text), columns_(text), last_(origin), problems_(problems) {}
 
   Node take() { return std::move(root_); }
   /// Returns the place of the last event.
@@ -57,6 +57,8 @@ class TreeBuilder : public YAML::EventHandler {
     return last_;
   }
   bool saw_document() const { return num_documents_ > 0; }
+  /// Returns whether the last value is a text behind | or >.
+  bool ends_in_block() const { return ends_in_block_; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++num_documents_ > 1)
@@ -64,8 +66,21 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
 
+  void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
+    const bool is_plain = std::all_of(name.begin(), name.end(), [](char c) {
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
+    });
+    if (!is_plain)
+      throw Refusal{at(mark), "the anchor '" + with_question_marks(name) + "' is not of letters, digits, - and _"};
+    const auto [first, is_new] = anchor_lines_.emplace(name, mark.line + 1);
+    if (!is_new)
+      throw Refusal{at(mark), "a second anchor '" + name + "'; the first is at line " + std::to_string(first->second)};
+  }
+
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     if (wants_key()) throw Refusal{at(mark), "expected a key before ':'"};
+    refuse_missing(mark);
+    ends_in_block_ = false;
     Node node;
     node.origin = at(mark);
     grow(node.origin, 0);
@@ -74,6 +89,8 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    refuse_unindented(mark);
+    ends_in_block_ = false;
     const auto index = static_cast<std::size_t>(anchor);
     if (index >= anchors_.size() || !anchors_[index].complete)
       throw Refusal{at(mark), "an alias inside what it stands for"};
@@ -81,18 +98,21 @@ class TreeBuilder : public YAML::EventHandler {
     size_.nodes += anchored.size.nodes;
     size_.bytes += anchored.size.bytes;
     refuse_growth(at(mark));
-    if (wants_key()) return take_key(at(mark), anchored.node);
+    if (wants_key()) return take_key(mark, anchored.node);
     place(anchored.node);
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& read) override {
     refuse_tag(mark, tag);
+    refuse_tab(mark);
+    refuse_unindented(mark);
+    refuse_misread(mark);
     const std::string text = with_question_marks(read);
     Node node = Node::scalar(text, tag == "!" ? ScalarStyle::quoted : ScalarStyle::plain, at(mark));
     grow(node.origin, text.size());
     keep_anchor(anchor, node, {size_.nodes - 1, size_.bytes - text.size()});
-    if (wants_key()) return take_key(at(mark), node);
+    if (wants_key()) return take_key(mark, node);
     place(std::move(node));
   }
 
@@ -115,6 +135,7 @@ class TreeBuilder : public YAML::EventHandler {
     Size before = {};
     std::string key = {};  // waits for its value
     Origin key_origin = {};
+    YAML::Mark key_mark = {};
     bool has_key = false;
     std::unordered_map<std::string, int> lines = {};  // of the keys so far
   };
@@ -148,8 +169,77 @@ class TreeBuilder : public YAML::EventHandler {
       throw Refusal{at(mark), "tags have no meaning here; remove '" + tag.substr(0, 60) + "'"};
   }
 
+  bool is_in_brackets() const { return !open_.empty() && open_.back().style == YAML::EmitterStyle::Flow; }
+
+  /// Returns the text from a mark on.
+  std::string_view text_at(const YAML::Mark& mark) const {
+    return text_.substr(std::min(static_cast<std::size_t>(mark.pos), text_.size()));
+  }
+
+  /// Refuses nothing in place of an item or of a colon, which yaml-cpp takes for null.
+  void refuse_missing(const YAML::Mark& mark) {
+    if (is_in_brackets() && open_.back().node.kind == NodeKind::sequence && text_at(mark).starts_with(','))
+      throw Refusal{at(mark), "not YAML: nothing stands before this comma"};
+    if (!open_.empty() && open_.back().style == YAML::EmitterStyle::Block && open_.back().has_key &&
+        mark.pos == open_.back().key_mark.pos)
+      throw Refusal{at(mark), "not YAML: expected ':' behind the key '" + open_.back().key + "'"};
+  }
+
+  /// Refuses tabs in place of spaces: before the first word of a line inside brackets, and behind a dash.
+  void refuse_tab(const YAML::Mark& mark) {
+    const std::string_view all_before = text_.substr(0, text_.size() - text_at(mark).size());
+    const std::string_view line = all_before.substr(all_before.find_last_of('\n') + 1);
+    const std::string_view words = line.substr(0, line.find_last_not_of(" \t") + 1);
+    const bool has_tab = line.find('\t', words.size()) != std::string_view::npos;
+    if (has_tab && (is_in_brackets() ? words.empty() : words.ends_with('-')))
+      throw Refusal{at(mark), "not YAML: a tab before this word; indent by spaces"};
+  }
+
+  /// Refuses a value below its key that does not begin to the right of the key. The items of a list may.
+  void refuse_unindented(const YAML::Mark& mark) {
+    if (open_.empty() || open_.back().style != YAML::EmitterStyle::Block || !open_.back().has_key) return;
+    const Open& owner = open_.back();
+    const bool is_below = mark.line > owner.key_mark.line && mark.column <= owner.key_mark.column;
+    const std::string_view before_key = text_.substr(0, text_.size() - text_at(owner.key_mark).size());
+    if (is_below && !text_at(mark).starts_with('-') && !core::trimmed(before_key).ends_with('?'))
+      throw Refusal{at(mark), "not YAML: the value of '" + owner.key + "' is not indented more than its key"};
+  }
+
+  /// Refuses scalars that yaml-cpp reads though they are no YAML, or reads as another text.
+  void refuse_misread(const YAML::Mark& mark) {
+    std::string_view source = text_at(mark);
+    while (source.starts_with('&')) {
+      source.remove_prefix(std::min(source.find_first_of(" \t\r\n"), source.size()));
+      source.remove_prefix(std::min(source.find_first_not_of(" \t\r\n"), source.size()));
+    }
+    if (source.starts_with('!')) throw Refusal{at(mark), "tags have no meaning here; remove '!'"};
+    const char first = source.empty() ? '\0' : source.front();
+    ends_in_block_ = first == '|' || first == '>';
+    if (first == '@' || first == '`' || first == '%' || (first == ':' && is_in_brackets()))
+      throw Refusal{at(mark), std::string("not YAML: a word can't begin with '") + first + "'; put it in quotes"};
+    if (ends_in_block_) {
+      const std::size_t end = source.find_first_not_of("+-0123456789", 1);
+      if (end != std::string_view::npos && std::string_view(" \t\r\n").find(source[end]) == std::string_view::npos)
+        throw Refusal{at(mark), std::string("not YAML: expected the end of the line behind '") + first + "'"};
+      // yaml-cpp loses an empty line at the end of such a text.
+      if (source.substr(1, std::min(end, source.size()) - 1).find('+') != std::string_view::npos && first == '>')
+        throw Refusal{at(mark), "'>+' is not read; write '|+' or '>'"};
+    }
+    if (first != '"' && first != '\'') return;
+    const std::string_view inside = source.substr(1);
+    const std::size_t word = inside.find_first_not_of(" \t\r\n");
+    if (std::count(inside.begin(), inside.begin() + static_cast<std::ptrdiff_t>(std::min(word, inside.size())), '\n') >
+        1)
+      throw Refusal{at(mark), "a text in quotes can't begin with an empty line here; write \"\\n\" for it"};
+    for (std::size_t i = 0; first == '"' && i + 1 < inside.size() && inside[i] != '"'; ++i)
+      if (inside[i] == '\\' && inside[++i] == '\'')
+        throw Refusal{at(mark), "not YAML: \\' is no escape; a ' in double quotes stands alone"};
+  }
+
   void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Open opened) {
-    refuse_tag(mark, tag);
+    refuse_tag(mark, tag == "!" ? "!!" : tag);  // of a scalar, yaml-cpp's word for quotes
+    refuse_tab(mark);
+    refuse_unindented(mark);
     if (wants_key()) throw Refusal{at(mark), "a key must be a word, not a list or a mapping; is every bracket closed?"};
     if (open_.size() >= static_cast<std::size_t>(kMaxDepth))
       throw Refusal{at(mark), "nested over " + std::to_string(kMaxDepth) + " levels deep"};
@@ -178,7 +268,8 @@ class TreeBuilder : public YAML::EventHandler {
     anchors_[index] = {node, size, true};
   }
 
-  void take_key(Origin origin, const Node& node) {
+  void take_key(const YAML::Mark& mark, const Node& node) {
+    Origin origin = at(mark);
     if (node.kind != NodeKind::scalar)
       throw Refusal{std::move(origin), "a key must be a word, not a list or a mapping"};
     if (node.is_word("<<"))
@@ -186,6 +277,7 @@ class TreeBuilder : public YAML::EventHandler {
     Open& owner = open_.back();
     owner.key = node.text;
     owner.key_origin = std::move(origin);
+    owner.key_mark = mark;
     owner.has_key = true;
   }
 
@@ -219,12 +311,15 @@ class TreeBuilder : public YAML::EventHandler {
     return join_path(path, key);
   }
 
+  std::string_view text_;
   CharacterColumns columns_;
   Origin last_;
   Problems& problems_;
   Node root_;
   std::vector<Open> open_;
   std::vector<Anchored> anchors_;  // by yaml-cpp's number
+  std::unordered_map<std::string, int> anchor_lines_;
+  bool ends_in_block_ = false;
   Size size_;
   int num_documents_ = 0;
 };
@@ -243,6 +338,26 @@ std::string without_question_marks(std::string_view text) {
 bool ends_document(std::string_view text) {
   const std::size_t last = text.find_last_not_of(" \t\r\n");
   return last != std::string_view::npos && last >= 2 && text.substr(last - 2, 3) == "...";
+}
+
+/// Returns the number of the line, from 1, of a directive that is not one of YAML's version before '---'. yaml-cpp
+/// reads past it.
+std::optional<int> find_wrong_directive(std::string_view text) {
+  int directive = 0;
+  for (int number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.starts_with('%')) {
+      const std::string_view version = core::trimmed(line.substr(0, line.find('#')), " \t\r");
+      if (directive != 0 || (version != "%YAML 1.1" && version != "%YAML 1.2")) return number;
+      directive = number;
+    } else if (const std::string_view words = core::trimmed(line, " \t\r"); !words.empty() && !words.starts_with('#')) {
+      const bool is_start = words == "---" || line.starts_with("--- ") || line.starts_with("---\t");
+      return directive != 0 && !is_start ? std::optional(directive) : std::nullopt;
+    }
+  }
+  return directive != 0 ? std::optional(directive) : std::nullopt;
 }
 
 /// Explains yaml-cpp's message in the words of the user who wrote the file.
@@ -280,13 +395,33 @@ std::optional<Node> parse(std::string_view text, const Origin& origin, Problems&
     return std::nullopt;
   }
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the mark that some editors put first
+  if (const auto line = find_wrong_directive(text)) {
+    Origin place = origin;
+    if (place.kind == OriginKind::file) place.line = *line;
+    problems.add(place, "",
+                 "a line that begins with % has no meaning here, but for '%YAML 1.2' before '---'; remove the line");
+    return std::nullopt;
+  }
+  const auto read = [](const std::string& hidden, TreeBuilder& builder) {
+    std::istringstream stream(hidden);
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  };
+  const std::string hidden = without_question_marks(text);
+  const bool ends_in_line = text.empty() || text.ends_with('\n') || ends_document(text);
   TreeBuilder builder(text, origin, problems);
   try {
     // The end mark makes yaml-cpp see a quoted text that never ends, which it would take for a value.
-    const std::string hidden = without_question_marks(text);
-    std::istringstream stream(ends_document(text) ? hidden : hidden + "\n...\n");
-    YAML::Parser parser(stream);
-    while (parser.HandleNextDocument(builder)) {
+    read(ends_document(text) ? hidden : hidden + (ends_in_line ? "...\n" : "\n...\n"), builder);
+    if (!ends_in_line) {  // the line's end that stands before the mark is not the text's: `a: |` would keep it
+      Problems told;
+      TreeBuilder as_written(text, origin, told);
+      read(hidden, as_written);
+      const bool is_blank = core::trimmed(text.substr(text.find_last_of('\n') + 1)).empty();
+      if (is_blank && as_written.ends_in_block())
+        throw Refusal{as_written.last(), "the text that begins here ends in a line of blanks; remove these"};
+      return as_written.take();
     }
   } catch (const Refusal& refusal) {
     problems.add(refusal.origin, "", refusal.message);

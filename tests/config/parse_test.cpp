@@ -3,7 +3,10 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "core/error.h"
+#include "support/corpus.h"
 #include "support/temporary_directory.h"
 
 namespace trainctl::config::parse_test {
@@ -35,7 +38,38 @@ std::string file_refusal(const std::filesystem::path& path) {
   return problems.empty() ? "" : problems.sorted()[0].text();
 }
 
+/// Returns a node as tests/reference/corpora.py writes one.
+nlohmann::json described(const Node& node) {
+  switch (node.kind) {
+    case NodeKind::null:
+      return nullptr;
+    case NodeKind::scalar:
+      return (node.style == ScalarStyle::plain ? "plain " : "quoted ") + node.text;
+    case NodeKind::sequence: {
+      nlohmann::json items = nlohmann::json::array();
+      for (const Node& item : node.items) items.push_back(described(item));
+      return items;
+    }
+    case NodeKind::mapping: {
+      nlohmann::json entries = nlohmann::json::array();
+      for (const Node::Entry& entry : node.entries)
+        entries.push_back(nlohmann::json::array({entry.key, described(entry.value)}));
+      return {{"entries", entries}};
+    }
+  }
+  return "no node";
+}
+
 }  // namespace
+
+TEST_CASE("YAML files of a conformance corpus are what PyYAML reads, or are refused", "[config][reference]") {
+  testing::compare_corpus("yaml", [](const std::string& text, const std::string& path) {
+    Problems problems;
+    const std::optional<Node> root = parse(text, {OriginKind::file, path, 1, 1}, problems);
+    if (!problems.empty()) throw core::Error(problems.sorted()[0].text());
+    return described(*root);
+  });
+}
 
 TEST_CASE("every key and value knows its place", "[config]") {
   Problems problems;
@@ -68,6 +102,52 @@ TEST_CASE("a question mark inside a word is part of the word", "[config]") {
   CHECK(text("b.c") == "d?e");
   CHECK(text("b.f?g") == "1");
   CHECK(text("h") == "what?");
+}
+
+TEST_CASE("text that yaml-cpp takes for YAML, and PyYAML does not, is refused at its place", "[config][regression]") {
+  using Case = std::pair<const char*, const char*>;
+  for (const auto& [text, place] : {Case{"name: x\ntop2\n", "f.yaml:2:1"},
+                                    Case{"a:\n  b: 1\n  c\n", "f.yaml:3:3"},
+                                    Case{"a: [ , b]\n", "f.yaml:1:6"},
+                                    Case{"a: [b, , c]\n", "f.yaml:1:8"},
+                                    Case{"a: [b, ,]\n", "f.yaml:1:8"},
+                                    Case{"a: \"it\\'s\"\n", "f.yaml:1:4"},
+                                    Case{"a: @x\n", "f.yaml:1:4"},
+                                    Case{"a: `x`\n", "f.yaml:1:4"},
+                                    Case{"a: %x\n", "f.yaml:1:4"},
+                                    Case{"a: ># no\n  b\n", "f.yaml:1:4"},
+                                    Case{"a: [\n\tb]\n", "f.yaml:2:2"},
+                                    Case{"a: '\n\n  x'\n", "f.yaml:1:4"},
+                                    Case{"a: &b.c x\n", "f.yaml:1:4"},
+                                    Case{"a: &b x\nc: &b y\n", "f.yaml:2:4"},
+                                    Case{"a:\n&b\n- c\n", "f.yaml:2:1"},
+                                    Case{"%YAML 1.2\na: b\n", "f.yaml:1:1"},
+                                    Case{"%TAG ! x\n---\na: b\n", "f.yaml:1:1"},
+                                    Case{"# c\n%YAML 3\n---\na: b\n", "f.yaml:2:1"},
+                                    Case{"a: b\xC2\x85 c\n", "f.yaml:1:5"},
+                                    Case{"a: \"b\xE2\x80\xA8\"\n", "f.yaml:1:6"}}) {
+    INFO(text);
+    CHECK(refusal(text).starts_with(std::string(place) + ": "));
+  }
+  for (const char* text : {"? a\n: b\n", "{a, b: 1}\n", "[~, a]\n", "%YAML 1.2\n---\na: b\n", "a: '\n  x'\n",
+                           "a:\n  &b\n  - c\n", "a: \"\\\\'\"\n"}) {
+    INFO(text);
+    CHECK(refusal(text) == "");
+  }
+}
+
+TEST_CASE("a block of text ends as the file does", "[config][regression]") {
+  const auto value = [](const std::string& text) {
+    Problems problems;
+    return parse(text, kFile, problems)->find("a")->text;
+  };
+  CHECK(value("a: |+\n  x\n") == "x\n");
+  CHECK(value("a: |+\n  x\n\n") == "x\n\n");
+  CHECK(value("a: |+\n\n") == "\n");
+  CHECK(value("a: |\n  x\n") == "x\n");
+  CHECK(value("a: |\n  x") == "x");
+  CHECK(value("a: >\n  x") == "x");
+  CHECK(value("a: |-\n  x\n\n") == "x");
 }
 
 TEST_CASE("an empty value stands at its key", "[config]") {
@@ -118,7 +198,7 @@ TEST_CASE("syntax errors keep their place", "[config]") {
         0);
   CHECK(refusal("a: 1\nb: \"x\nc: 3\n") == "f.yaml:2:1: not YAML: a quote that opens after this is never closed");
   CHECK(refusal("a: 1\nb: [x, y\n") ==
-        "f.yaml:2:4: not YAML: the bracket that opens here, or a quote inside it, isn't closed by line 4");
+        "f.yaml:2:4: not YAML: the bracket that opens here, or a quote inside it, isn't closed by line 3");
   CHECK(refusal("a: *nothing\n").find("not YAML: the referenced anchor is not defined") != std::string::npos);
 }
 
