@@ -285,43 +285,38 @@ std::vector<SideToken> side_tokens_with_ids(const fs::path& path, const Json& co
 std::vector<SideToken> side_tokens(const fs::path& path, const Json& config, std::span<const UsualToken> usual) {
   std::vector<SideToken> tokens = side_tokens_with_ids(path, config);
   const std::string place = place_in(path, kConfig);
-  const auto add = [&](std::optional<AddedToken> token, const std::string& key, bool is_usual) {
-    if (token) tokens.push_back({.token = std::move(*token), .place = place + key, .is_usual = is_usual});
+  const auto add = [&](std::optional<AddedToken> token, const std::string& key) {
+    if (token) tokens.push_back({.token = std::move(*token), .place = place + key});
   };
   for (const char* key : kNamedTokens) {
     const auto given = config.find(key);
     if (given != config.end()) {
-      add(read_special(*given, place + key), key, false);
+      add(read_special(*given, place + key), key);
       continue;
     }
     for (const UsualToken& one : usual)
-      if (std::string_view(one.key) == key) add(special_named(std::string(one.content)), key, true);
+      if (std::string_view(one.key) == key) add(special_named(std::string(one.content)), key);
   }
   // Tokens with roles that only the model's own class knows.
   for (const auto& [key, value] : config.items())
     if (key.ends_with("_token") && value.is_string() &&
         std::find(kNamedTokens.begin(), kNamedTokens.end(), std::string_view(key)) == kNamedTokens.end())
-      add(special_named(value.get<std::string>()), key, false);
+      add(special_named(value.get<std::string>()), key);
   for (const char* key : {kListed, kOldListed})
-    for (AddedToken& token : listed_tokens(config, key, place)) add(std::move(token), key, false);
+    for (AddedToken& token : listed_tokens(config, key, place)) add(std::move(token), key);
   return tokens;
 }
 
 void add_side_tokens(const std::vector<SideToken>& tokens, const KnownTokens& known, const Normalizer* normalizer,
                      std::vector<AddedToken>& added) {
-  const auto is_known = [&](const SideToken& side) { return known.find(side.token.content).has_value(); };
   std::set<std::string> contents;
   std::uint32_t next = known.size;
   for (const AddedToken& token : added) {
     contents.insert(token.content);
     next = std::max(next, token.id + 1);
   }
-  // Usual tokens that the vocabulary lacks count where a file's come behind them.
-  const bool has_new = std::any_of(tokens.begin(), tokens.end(), [&](const SideToken& side) {
-    return !side.id && !side.is_usual && !is_known(side) && !contents.contains(side.token.content);
-  });
   for (const SideToken& side : tokens) {
-    if (side.token.content.empty() || (side.is_usual && !has_new && !is_known(side))) continue;
+    if (side.token.content.empty()) continue;
     if (!contents.insert(side.token.content).second) {
       take_flags(side, normalizer, added);
       continue;

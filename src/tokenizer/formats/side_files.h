@@ -31,7 +31,6 @@ struct SideToken {
   AddedToken token;
   std::optional<std::uint32_t> id{};  // that the file gives
   std::string place;                  // the file and the key
-  bool is_usual = false;              // a UsualToken that no file has
 };
 
 /// Returns tokenizer_config.json in the directory of `path`; an empty object if there is none.
