@@ -212,6 +212,8 @@ void check_context(Checked& c) {
 /// Reports what layers on several devices of one process can't be combined with.
 void check_placement(Checked& c) {
   if (c.experiment.model.placement.empty()) return;
+  if (c.experiment.device.kind == runtime::DeviceKind::cpu)
+    c.report({"model.placement", "device.kind"}, "puts layers on GPUs, and device is cpu; leave it out");
   const distributed::DistributedConfig& config = c.experiment.distributed;
   const bool may_be_alone = config.how.get_if<distributed::AutoDistributedConfig>() != nullptr ||
                             config.how.get_if<distributed::NotDistributedConfig>() != nullptr;

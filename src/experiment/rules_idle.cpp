@@ -15,9 +15,38 @@ bool rolls_back(const train::TrainConfig& train) {
          (train.loss_spikes && train.loss_spikes->action == train::SpikeAction::rollback);
 }
 
+/// A published directory may set these for another task. So they are looked at where a network begins anew.
+void check_idle_network_keys(Checked& c) {
+  const Experiment& e = c.experiment;
+  if (e.model.init_from) return;
+  const std::string task(e.task.kind());
+  const model::Output output = config::traits_of(e.task).output;
+  if (const auto* bert = e.model.network.get_if<model::BertConfig>(); bert != nullptr) {
+    const bool pools = output == model::Output::per_sample;
+    for (const auto& [key, is_idle] : {std::pair("model.pooling", !pools && bert->pooling != model::BertPooling::first),
+                                       std::pair("model.normalize_pooled", !pools && bert->normalize_pooled),
+                                       std::pair("model.dropout_before_pooler", !pools && bert->dropout_before_pooler),
+                                       std::pair("model.classifier_dropout", output == model::Output::masked_tokens &&
+                                                                                 bert->classifier_dropout.value)})
+      if (is_idle) c.report({key, "task.kind"}, "changes nothing while task.kind is " + task);
+  }
+  const auto* llama = e.model.network.get_if<model::LlamaConfig>();
+  if (llama == nullptr) return;
+  const auto* linear = llama->rope_scaling.get_if<model::LinearRopeConfig>();
+  const auto* yarn = llama->rope_scaling.get_if<model::YarnRopeConfig>();
+  if ((linear != nullptr && linear->factor == 1) ||
+      (yarn != nullptr && yarn->factor == 1 && yarn->attention_factor.value_or(1) == 1))
+    c.report({"model.rope_scaling", "model.rope_scaling.factor"},
+             "changes nothing while model.rope_scaling.factor is 1; set it to how many times longer sequences become");
+  if (yarn != nullptr && yarn->mscale.has_value() != yarn->mscale_all_dim.has_value())
+    c.report({yarn->mscale ? "model.rope_scaling.mscale" : "model.rope_scaling.mscale_all_dim", "model.rope_scaling"},
+             "changes nothing while the other of mscale and mscale_all_dim is null");
+}
+
 }  // namespace
 
 void check_idle_keys(Checked& c) {
+  check_idle_network_keys(c);
   const Experiment& e = c.experiment;
   const auto report = [&](std::string_view key, std::string_view other, const std::string& why) {
     c.report({key, other}, "changes nothing while " + why);
@@ -30,12 +59,32 @@ void check_idle_keys(Checked& c) {
   if (e.optimizer.lr_scheduler.warmup == 0 && e.optimizer.lr_scheduler.warmup_start_factor != 0)
     report("optimizer.lr_scheduler.warmup_start_factor", "optimizer.lr_scheduler.warmup",
            "optimizer.lr_scheduler.warmup is 0");
+  const optimizer::ScheduleConfig& schedule = e.optimizer.lr_scheduler;
+  if (const bool counts_units =
+          config::traits_of(schedule.shape).decays && !config::facts_of(schedule.shape).watched.value.has_value();
+      schedule.warmup == 0 && schedule.interval != optimizer::LrInterval::step && !counts_units)
+    report("optimizer.lr_scheduler.interval", "optimizer.lr_scheduler.warmup",
+           "optimizer.lr_scheduler.warmup is 0: " + std::string(schedule.shape.kind()) +
+               " counts neither steps nor epochs");
+  if (const auto* schedule_free = e.optimizer.rule.get_if<optimizer::ScheduleFreeConfig>();
+      schedule_free != nullptr && schedule.warmup == 0 &&
+      schedule_free->weight_lr_power != optimizer::ScheduleFreeConfig{}.weight_lr_power)
+    report("optimizer.weight_lr_power", "optimizer.lr_scheduler.warmup", "optimizer.lr_scheduler.warmup is 0");
+  if (e.distributed.pipeline == 1 && e.distributed.pipeline_schedule.get_if<distributed::OneFOneBConfig>() == nullptr)
+    report("distributed.pipeline_schedule", "distributed.pipeline", "distributed.pipeline is 1");
+  if (e.distributed.pipeline == 1 && e.distributed.pipeline_split.get_if<distributed::SplitByCostConfig>() == nullptr)
+    report("distributed.pipeline_split", "distributed.pipeline", "distributed.pipeline is 1");
   if (!e.model.init_from && e.model.init_policy != model::ModelConfig{}.init_policy)
     report("model.init_policy", "model.init_from", "model.init_from is null");
   if (e.model.convolution_algorithm == model::ConvolutionAlgorithm::direct &&
       !config::traits_of(e.model.network).has_convolutions)
     report("model.convolution_algorithm", "model.kind",
            "model.kind is " + std::string(e.model.network.kind()) + ", which has no convolutions");
+  if (e.model.memory_format == model::MemoryFormat::channels_last && input_of(e.model.network) == model::Input::tokens)
+    report("model.memory_format", "model.kind",
+           "model.kind is " + std::string(e.model.network.kind()) + ", which takes sequences of tokens");
+  if (e.device.expandable_segments && e.device.kind == runtime::DeviceKind::cpu)
+    report("device.expandable_segments", "device.kind", "device.kind is cpu");
   if (const auto* listed = e.model.network.get_if<model::LayersConfig>();
       listed != nullptr && listed->init != model::LayersInit::normal &&
       listed->init_std != model::LayersConfig{}.init_std)
@@ -46,13 +95,25 @@ void check_idle_keys(Checked& c) {
   if (e.dataset.on_bad_sample == dataset::OnBadSample::fail &&
       e.dataset.max_bad_samples != dataset::DatasetConfig{}.max_bad_samples)
     report("dataset.max_bad_samples", "dataset.on_bad_sample", "dataset.on_bad_sample is fail");
+  if (const auto* folder = e.dataset.source.get_if<dataset::ImageFolderConfig>();
+      folder != nullptr && folder->labels && folder->cache_dir != dataset::ImageFolderConfig{}.cache_dir)
+    report("dataset.cache_dir", "dataset.labels", "dataset.labels lists the images");
   if (const auto* table = e.dataset.source.get_if<dataset::TableConfig>();
       table != nullptr && table->label_type == dataset::LabelType::value && !table->class_names.empty())
     report("dataset.class_names", "dataset.label_type", "dataset.label_type is value");
+  if (const auto* shards = e.dataset.source.get_if<dataset::WebDatasetConfig>(); shards != nullptr) {
+    if (!shards->label.ends_with("json") && shards->label_member != dataset::WebDatasetConfig{}.label_member)
+      report("dataset.label_member", "dataset.label", "dataset.label is " + shards->label + ", which isn't JSON");
+    if (shards->shuffle_buffer.value == 0 && shards->shuffle_shards != dataset::WebDatasetConfig{}.shuffle_shards)
+      report("dataset.shuffle_shards", "dataset.shuffle_buffer", "dataset.shuffle_buffer is 0");
+  }
   e.dataset.source.visit([&](const auto& source) {
-    if constexpr (requires { source.split_seed, source.eval_fraction, source.test_fraction; })
-      if (source.split_seed != 0 && source.eval_fraction == 0 && source.test_fraction == 0 && !e.dataset.fold)
+    if constexpr (requires { source.split_seed, source.eval_fraction; }) {
+      double kept_share = source.eval_fraction;
+      if constexpr (requires { source.test_fraction; }) kept_share += source.test_fraction;
+      if (source.split_seed != 0 && kept_share == 0 && !e.dataset.fold)
         report("dataset.split_seed", "dataset", "no share of the samples is kept for evaluation or test");
+    }
   });
   if (e.quantization.observer != quantization::RangeFrom::percentile &&
       e.quantization.percentile != quantization::QuantizationConfig{}.percentile)

@@ -18,6 +18,9 @@ void check_transform(Checked& c, const dataset::TransformConfig& transform, cons
     check_pair(c, crop->scale, path + ".scale");
     check_pair(c, crop->ratio, path + ".ratio");
   }
+  if (const auto* jitter = transform.get_if<dataset::ColorJitterConfig>();
+      jitter != nullptr && std::max({jitter->brightness, jitter->contrast, jitter->saturation, jitter->hue}) == 0)
+    c.report({path}, "changes nothing while brightness, contrast, saturation and hue are 0");
   if (const auto* resize = transform.get_if<dataset::ResizeConfig>(); resize != nullptr && resize->max_size) {
     if (resize->width)
       c.report({path + ".max_size", path + ".width"}, "with width, the size is fixed; leave one of the two out");
@@ -77,9 +80,12 @@ void check_pixels(Checked& c) {
   if (dataset.image_cache.size_mib > 0 && !has_image_files(dataset.source))
     c.report({"dataset.image_cache.size_mib", "dataset.kind"},
              "it keeps decoded images; " + kind + " has nothing to decode");
+  if (dataset.on_bad_sample != dataset::OnBadSample::fail && !has_image_files(dataset.source))
+    c.report({"dataset.on_bad_sample", "dataset.kind"},
+             "it is for image files that can't be read; " + kind + " has none, and what it can't read stops the run");
+  if (dataset.normalize_on != dataset::NormalizeOn::auto_ && !has_images(dataset.source))
+    c.report({"dataset.normalize_on", "dataset.kind"}, "it is for images; " + kind + " has none");
   if (dataset.normalize_on != dataset::NormalizeOn::device) return;
-  if (!has_images(dataset.source))
-    return c.report({"dataset.normalize_on", "dataset.kind"}, "it is for images; " + kind + " has none");
   const auto works_on_floats =
       std::find_if(dataset.transforms.begin(), dataset.transforms.end(),
                    [](const dataset::TransformConfig& transform) { return config::traits_of(transform).needs_floats; });

@@ -37,6 +37,22 @@ void check_files(Checked& c, const dataset::DatasetFacts& facts) {
   }
 }
 
+/// Plain text has no columns.
+void check_columns(Checked& c) {
+  const auto check = [&](const dataset::TextFiles& files, const std::string& path) {
+    using enum dataset::TextFormat;
+    if (files.text != dataset::TextFiles{}.text && !has_format(files, jsonl, csv, tsv, parquet))
+      c.report({path + ".text", path + ".files", path + ".format"}, "is for files with columns; no file is one");
+  };
+  c.experiment.dataset.source.visit([&](const auto& source) {
+    if constexpr (requires { check(source.train, ""); }) {
+      check(source.train, "dataset.train");
+      if (source.eval) check(*source.eval, "dataset.eval");
+      if (source.test) check(*source.test, "dataset.test");
+    }
+  });
+}
+
 }  // namespace
 
 void check_text(Checked& checked) {
@@ -51,6 +67,7 @@ void check_text(Checked& checked) {
   if (facts.tokens() != nullptr && facts.targets == dataset::Targets::values && names > 0)
     checked.report({"dataset.class_names", "dataset.label_type"}, "names classes, and label_type is value");
   check_files(checked, facts);
+  check_columns(checked);
 }
 
 }  // namespace trainctl::experiment

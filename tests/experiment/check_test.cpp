@@ -327,7 +327,15 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
         "5:30: optimizer.base_batch_size: changes nothing while optimizer.lr_scaling is none");
   for (const auto& [more, why] : std::vector<std::pair<std::string, std::string>>{
            {"optimizer: {decay_bias_and_norm: true}", "optimizer.weight_decay is 0"},
-           {"optimizer: {lr_scheduler: {warmup_start_factor: 0.1}}", "optimizer.lr_scheduler.warmup is 0"}})
+           {"optimizer: {lr_scheduler: {warmup_start_factor: 0.1}}", "optimizer.lr_scheduler.warmup is 0"},
+           {"optimizer: {lr_scheduler: {interval: epoch}}",
+            "optimizer.lr_scheduler.warmup is 0: constant counts neither steps nor epochs"},
+           {"optimizer: {lr_scheduler: {kind: reduce_on_plateau, interval: epoch}}",
+            "optimizer.lr_scheduler.warmup is 0: reduce_on_plateau counts neither steps nor epochs"},
+           {"optimizer: {kind: adamw_schedule_free, weight_lr_power: 1}", "optimizer.lr_scheduler.warmup is 0"},
+           {"distributed: {pipeline_schedule: gpipe}", "distributed.pipeline is 1"},
+           {"distributed: {pipeline_split: count}", "distributed.pipeline is 1"},
+           {"device: {kind: cpu, expandable_segments: true}", "device.kind is cpu"}})
     CHECK(with_more(more).ends_with("changes nothing while " + why));
   CHECK(problems_of(kName + kImages + kModel + kTrain +
                     "optimizer: {decay_bias_and_norm: true, param_groups: [{params: '*', weight_decay: 0.1}]}\n")
@@ -342,6 +350,9 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
         "3:33: model.init_policy: changes nothing while model.init_from is null");
   CHECK(idle("", ", convolution_algorithm: direct", "")
             .ends_with("changes nothing while model.kind is mlp, which has no convolutions"));
+  CHECK(
+      only_problem_of(kName + kTrain + "dataset: synthetic_tokens\nmodel: {kind: gpt2, memory_format: channels_last}\n")
+          .ends_with("changes nothing while model.kind is gpt2, which takes sequences of tokens"));
   CHECK(only_problem_of(kName + kImages + kTrain + "model: {kind: layers, init_std: 0.5, layers: [flatten, linear]}\n")
             .ends_with("model.init_std: changes nothing while model.init is pytorch"));
   const auto table = [](const std::string& more) {
@@ -350,6 +361,35 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
   };
   CHECK(table("class_names: [a]").ends_with("class_names: changes nothing while dataset.label_type is value"));
   CHECK(table("split_seed: 5").find("no share of the samples is kept for evaluation") != std::string::npos);
+  for (const auto& [dataset, why] : std::vector<std::pair<std::string, std::string>>{
+           {"{kind: cifar10, path: a, split_seed: 5}", "no share of the samples is kept for evaluation or test"},
+           {"{kind: webdataset, train: a.tar, split_seed: 5", "no share of the samples is kept for evaluation or test"},
+           {"{kind: webdataset, train: a.tar, label_member: x", "dataset.label is cls, which isn't JSON"},
+           {"{kind: webdataset, train: a.tar, shuffle_buffer: 0, shuffle_shards: 4", "dataset.shuffle_buffer is 0"}})
+    CHECK(only_problem_of(kName + kModel + "train: {steps: 9}\ndataset: " + dataset +
+                          (dataset.ends_with("}") ? "" : ", transforms: [{kind: center_crop, size: 8}]}") + "\n")
+              .ends_with("changes nothing while " + why));
+  const auto lm = [](const std::string& files) {
+    return only_problem_of(kName +
+                           "model: gpt2\ntrain: {steps: 9}\ndataset: {kind: text_lm, tokenizer: bytes, train: {" +
+                           files + ", text: body}}\n");
+  };
+  CHECK(lm("files: [a.txt]").ends_with("dataset.train.text: is for files with columns; no file is one"));
+  const auto llama = [](const std::string& scaling) {
+    return only_problem_of(kName + kTrain + "dataset: synthetic_tokens\nmodel: {kind: llama, rope_scaling: " + scaling +
+                           "}\n");
+  };
+  CHECK(llama("linear").find("changes nothing while model.rope_scaling.factor is 1") != std::string::npos);
+  CHECK(llama("{kind: yarn, factor: 4, mscale: 0.7}").find("model.rope_scaling.mscale: changes nothing while the") !=
+        std::string::npos);
+  for (const std::string key : {"pooling: mean", "normalize_pooled: true", "dropout_before_pooler: true"})
+    CHECK(only_problem_of(kName + "train: {steps: 9}\ndataset: " + data_for("token_classification") +
+                          "\ntask: token_classification\nmodel: {kind: bert, head: token_classification, " + key +
+                          "}\n")
+              .ends_with("changes nothing while task.kind is token_classification"));
+  CHECK(only_problem_of(kName + kTrain + "dataset: " + data_for("masked_lm") +
+                        "\ntask: masked_lm\nmodel: {kind: bert, classifier_dropout: 0.5}\n")
+            .ends_with("changes nothing while task.kind is masked_lm"));
   CHECK(idle("", "", ", max_rollbacks: 5")
             .ends_with("changes nothing while neither train.on_non_finite nor train.loss_spikes rolls back"));
   CHECK(only_problem_of(kName + kImages + kModel + "train: {steps: 9, on_non_finite: rollback}\n") ==

@@ -94,6 +94,7 @@ TEST_CASE("layers are put on devices in one process only", "[experiment]") {
   CHECK(problems("auto") == "");
   CHECK_THAT(problems("ddp"), Contains("model.placement: one process has all layers"));
   CHECK_THAT(problems("{kind: auto, pipeline: 2}"), Contains("distributed.pipeline without model.placement"));
+  CHECK_THAT(problems("none\ndevice: cpu"), Contains("model.placement: puts layers on GPUs, and device is cpu"));
 }
 
 }  // namespace trainctl::experiment::distributed_rules_test

@@ -61,6 +61,7 @@ TEST_CASE("transforms' own keys fit together", "[experiment]") {
   CHECK_THAT(problems("normalize, {kind: color_jitter, hue: 0.1}"),
              Contains("transforms[1]: color_jitter must come before normalize"));
   CHECK_THAT(problems("{kind: color_jitter, hue: 0.6}"), Contains("dataset.transforms[0].hue"));
+  CHECK_THAT(problems("color_jitter"), Contains("dataset.transforms[0]: changes nothing while brightness, contrast"));
 }
 
 TEST_CASE("a cache keeps decoded images, and is shared where there is one", "[experiment]") {
@@ -72,13 +73,21 @@ TEST_CASE("a cache keeps decoded images, and is shared where there is one", "[ex
              Contains("dataset.image_cache.size_mib: it keeps decoded images; synthetic_images has nothing to decode"));
 }
 
+TEST_CASE("files of images may be bad", "[experiment]") {
+  CHECK(problems_with(kFolder + "[{kind: random_resized_crop, size: 224}], on_bad_sample: skip") == "");
+  for (const std::string kind : {"synthetic_images", "synthetic_tokens"})
+    CHECK_THAT(problems_with("kind: " + kind + ", on_bad_sample: skip"),
+               Contains("dataset.on_bad_sample: it is for image files that can't be read; " + kind + " has none"));
+}
+
 TEST_CASE("the device normalises images on which nothing works as floats before", "[experiment]") {
   CHECK(problems_with("kind: synthetic_images, normalize_on: device, transforms: [normalize]") == "");
   CHECK(problems_with("kind: synthetic_images, normalize_on: auto, transforms: [random_erasing]") == "");
   CHECK_THAT(problems_with("kind: synthetic_images, normalize_on: device, transforms: [random_erasing]"),
              Contains("dataset.normalize_on: random_erasing fills in normalised values"));
-  CHECK_THAT(problems_with("kind: synthetic_tokens, normalize_on: device"),
-             Contains("dataset.normalize_on: it is for images; synthetic_tokens has none"));
+  for (const std::string place : {"device", "host"})
+    CHECK_THAT(problems_with("kind: synthetic_tokens, normalize_on: " + place),
+               Contains("dataset.normalize_on: it is for images; synthetic_tokens has none"));
 }
 
 TEST_CASE("tables of labels go with the directories, and have labels in one form", "[experiment]") {
@@ -94,6 +103,8 @@ TEST_CASE("tables of labels go with the directories, and have labels in one form
   CHECK_THAT(problems_with(folder + "{train: a.csv, label_columns: [x, y], class_names: [x]}"),
              Contains("expected a name for each of the 2 label_columns, got 1"));
   CHECK_THAT(problems_with(folder + "{train: a.csv}, class_from: full_path"), Contains("dataset.class_from"));
+  CHECK_THAT(problems_with(folder + "{train: a.csv}, cache_dir: lists"),
+             Contains("dataset.cache_dir: changes nothing while dataset.labels lists the images"));
 }
 
 TEST_CASE("images with several labels and the task for these need each other", "[experiment]") {
