@@ -78,13 +78,22 @@ void add_adapters(Model& model, const LoraConfig& config) {
           .hint(names.empty() ? "this model has no linear layer" : "there are " + short_names(names));
   const LowRankSpec spec{
       .rank = config.rank, .scale = config.alpha / static_cast<double>(config.rank), .dropout = config.dropout};
+  bool has_adapters = config.target_modules.empty();
   for (const NamedLayer& named : layers) {
     const bool is_target =
         std::any_of(config.target_modules.begin(), config.target_modules.end(),
                     [&](const std::string& pattern) { return core::matches_name(pattern, named.name); });
     // A layer that is trained in full needs no adapter.
-    if (is_target && !trained.contains(named.name + ".weight")) named.layer->adapt(spec);
+    if (!is_target || trained.contains(named.name + ".weight")) continue;
+    named.layer->adapt(spec);
+    has_adapters = true;
   }
+  if (!has_adapters)
+    throw core::Error(
+        "model.lora.target_modules: no layer gets an adapter: model.lora.modules_to_save trains these in full")
+        .hint(config.modules_to_save
+                  ? "there are " + short_names(names)
+                  : "modules_to_save is the classification head; set it to [], or name other layers");
 }
 
 void merge_adapters(Model& model) {

@@ -156,6 +156,14 @@ TEST_CASE("names that match nothing are refused, with what there is", "[model]")
   CHECK_THROWS_WITH(adapted(small_bert(), kPairs, lora), Catch::Contains("clasifier"));
 }
 
+TEST_CASE("adapters on layers that are all trained in full are refused", "[model]") {
+  CHECK_THROWS_WITH(adapted(small_bert(), kPairs, adapters_on({"classifier"})),
+                    Catch::Contains("no layer gets an adapter: model.lora.modules_to_save trains these in full"));
+  LoraConfig lora = adapters_on({"classifier"});
+  lora.modules_to_save = std::vector<std::string>{};
+  CHECK(names(*adapted(small_bert(), kPairs, lora), true).contains("classifier.lora_A.weight"));
+}
+
 TEST_CASE("a block's parameters include its adapters, and no others", "[model]") {
   const auto model = adapted(small_bert(), kPairs, adapters_on({"query"}));
   std::size_t in_blocks = 0;
