@@ -81,6 +81,7 @@ LayersConfig others() {
                       {layer_graph::ConvTranspose2dLayer{
                           .channels = 8, .kernel_size = 3, .stride = 2, .padding = 1, .output_padding = 1}},
                       {layer_graph::LeakyReluLayer{.negative_slope = 0.1}},
+                      {layer_graph::RmsNormLayer{}},
                       {layer_graph::AddLayer{.branches = {first, second}}},
                       {layer_graph::UpsampleLayer{}},
                       {layer_graph::MaxPoolLayer{.kernel_size = 3, .stride = 2, .padding = 1}},

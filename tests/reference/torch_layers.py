@@ -189,6 +189,7 @@ SQUEEZE = [{"kind": "multiply", "branches": [[], [{"kind": "global_avg_pool"}, {
                                                   {"kind": "conv2d"}, {"kind": "hardsigmoid"}]]}]
 OTHERS = [{"kind": "conv2d"}, {"kind": "group_norm"}, {"kind": "mish"}, {"kind": "conv2d"}, {"kind": "layer_norm"},
           {"kind": "layer_scale"}, {"kind": "hardswish"}, *SQUEEZE, {"kind": "avg_pool"}, {"kind": "conv_transpose2d"}, {"kind": "leaky_relu"},
+          {"kind": "rms_norm"},
           {"kind": "add", "branches": [[{"kind": "conv2d"}], [{"kind": "conv2d", "bias": False}, {"kind": "elu"}]]},
           {"kind": "upsample"}, {"kind": "max_pool"}, {"kind": "softplus"}, {"kind": "flatten"}, {"kind": "linear"},
           {"kind": "rms_norm"}, {"kind": "sigmoid"}, {"kind": "linear", "bias": False}, {"kind": "batch_norm"}, {"kind": "tanh"},
@@ -204,9 +205,15 @@ class Squeeze(nn.Module):
         return x * F.hardsigmoid(self.up(F.silu(self.down(x.mean((2, 3), keepdim=True)))))
 
 
-class PixelNorm(nn.LayerNorm):
+class PixelNorm(nn.Module):
+    """A norm of each pixel over its channels."""
+
+    def __init__(self, norm):
+        super().__init__()
+        self.norm = norm
+
     def forward(self, x):
-        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class LayerScale(nn.Module):
@@ -230,8 +237,8 @@ class TwoBranches(nn.Module):
 def others():
     return nn.Sequential(
         nn.Conv2d(3, 16, 5, 2, 2), nn.GroupNorm(4, 16), nn.Mish(), nn.Conv2d(16, 16, 3, padding=2, dilation=2, groups=4),
-        PixelNorm(16), LayerScale(16), nn.Hardswish(), Squeeze(16), nn.AvgPool2d(3, 2, 1), nn.ConvTranspose2d(16, 8, 3, 2, 1, 1),
-        nn.LeakyReLU(0.1), TwoBranches(), nn.Upsample(scale_factor=2), nn.MaxPool2d(3, 2, 1), nn.Softplus(),
+        PixelNorm(nn.LayerNorm(16)), LayerScale(16), nn.Hardswish(), Squeeze(16), nn.AvgPool2d(3, 2, 1), nn.ConvTranspose2d(16, 8, 3, 2, 1, 1),
+        nn.LeakyReLU(0.1), PixelNorm(nn.RMSNorm(8, eps=1e-6)), TwoBranches(), nn.Upsample(scale_factor=2), nn.MaxPool2d(3, 2, 1), nn.Softplus(),
         nn.Flatten(), nn.Linear(8 * 16 * 16, 32), nn.RMSNorm(32, eps=1e-6), nn.Sigmoid(), nn.Linear(32, 24, bias=False),
         nn.BatchNorm1d(24), nn.Tanh(), nn.Linear(24, 10))
 

@@ -14,6 +14,7 @@
 #include "model/layers/drop_path.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
+#include "model/layers/layer_norm.h"
 #include "model/layers/rms_norm.h"
 #include "model/networks.h"
 
@@ -200,12 +201,14 @@ UnaryLayer* ListLayer::add_norm(const LayerConfig& config, const std::string& na
     return &child<BatchNorm>(
         name, BatchNormSpec{
                   .channels = features, .weight = batch->init_weight, .eps = batch->eps, .momentum = batch->momentum});
-  if (const auto* layer = config.layer.get_if<layer_graph::LayerNormLayer>()) {
-    if (input.form == Form::image) return &child<PixelLayerNorm>(name, features, layer->eps);
-    return &child<LayerNorm>(name, features, layer->eps);
-  }
+  const auto over_features = [&]<class Norm>(std::type_identity<Norm>, double eps) -> UnaryLayer* {
+    if (input.form == Form::image) return &child<PixelNorm<Norm>>(name, features, eps);
+    return &child<Norm>(name, features, eps);
+  };
+  if (const auto* layer = config.layer.get_if<layer_graph::LayerNormLayer>())
+    return over_features(std::type_identity<LayerNorm>(), layer->eps);
   if (const auto* rms = config.layer.get_if<layer_graph::RmsNormLayer>())
-    return &child<RmsNorm>(name, features, rms->eps);
+    return over_features(std::type_identity<RmsNorm>(), rms->eps);
   if (const auto* group = config.layer.get_if<layer_graph::GroupNormLayer>())
     return &child<GroupNorm>(name, features, group->groups, group->eps);
   return nullptr;

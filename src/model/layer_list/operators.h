@@ -13,7 +13,6 @@
 #include "layer_graph/shape.h"
 #include "model/layer.h"
 #include "model/layers/attention.h"
-#include "model/layers/layer_norm.h"
 #include "model/layers/linear.h"
 #include "model/sequence.h"
 
@@ -44,16 +43,17 @@ class PlugInLayer final : public UnaryLayer {
   UnaryLayer* layer_;
 };
 
-/// Normalises each pixel over its channels: [B, C, H, W].
-class PixelLayerNorm final : public UnaryLayer {
+/// Normalises each pixel over its channels, by a norm over the last dim: [B, C, H, W].
+template <class Norm>
+class PixelNorm final : public UnaryLayer {
  public:
-  PixelLayerNorm(std::int64_t channels, double epsilon) : norm_(child<LayerNorm>("", channels, epsilon)) {}
+  PixelNorm(std::int64_t channels, double epsilon) : norm_(child<Norm>("", channels, epsilon)) {}
   at::Tensor compute(const at::Tensor& input) override {
     return norm_.forward(input.permute({0, 2, 3, 1})).permute({0, 3, 1, 2});
   }
 
  private:
-  LayerNorm& norm_;
+  Norm& norm_;
 };
 
 /// torch.nn.GroupNorm (https://arxiv.org/abs/1803.08494): [B, C, H, W].
