@@ -263,12 +263,28 @@ model::RunningStatistics statistics_updates(const AccumulationConfig& accumulati
   return every_time ? model::RunningStatistics::every_forward : model::RunningStatistics::on_commit;
 }
 
-/// Tells that BatchNorm's statistics are of other weights than those that are evaluated.
-void tell_of_statistics(const experiment::Experiment& experiment, model::Model& model,
-                        std::vector<tracking::Notice>& notices) {
+/// Refuses keys of BatchNorm where the network has none, and tells if its statistics are of other weights than those
+/// that are evaluated.
+void check_batch_norm(const experiment::Experiment& experiment, model::Model& model,
+                      std::vector<tracking::Notice>& notices) {
   const std::vector<model::NamedTensor> buffers = model::named_buffers(model);
-  if (config::traits_of(experiment.optimizer.rule).averages_weights &&
-      std::ranges::any_of(buffers, [](const auto& buffer) { return buffer.name.ends_with("running_mean"); }))
+  const bool has_batch_norm =
+      std::ranges::any_of(buffers, [](const auto& buffer) { return buffer.name.ends_with("running_mean"); });
+  const bool averages_buffers = experiment.distributed.how.visit([](const auto& how) {
+    if constexpr (requires { how.sync_buffers; }) return how.sync_buffers == distributed::SyncBuffers::average;
+    return false;
+  });
+  const auto* qat = experiment.quantization.training.get_if<quantization::QatConfig>();
+  for (const auto& [key, is_set] :
+       {std::pair("distributed.sync_batch_norm",
+                  config::facts_of(experiment.distributed.how).synchronizes_batch_norm.value),
+        std::pair("distributed.sync_buffers", averages_buffers),
+        std::pair("accumulation.batch_norm_update",
+                  experiment.accumulation.batch_norm_update == BatchNormUpdate::per_step),
+        std::pair("quantization.freeze_batch_norm_step", qat != nullptr && qat->freeze_batch_norm_step.has_value())})
+    if (is_set && !has_batch_norm)
+      throw core::Error(std::string(key) + ": the network has no BatchNorm").hint("leave this key out");
+  if (config::traits_of(experiment.optimizer.rule).averages_weights && has_batch_norm)
     notices.push_back({tracking::Level::warning,
                        "BatchNorm's running statistics are of the trained weights, and " +
                            std::string(experiment.optimizer.rule.kind()) +
@@ -284,7 +300,7 @@ std::unique_ptr<model::Model> build_model(const experiment::Experiment& experime
     if (decl.trainable) trained.push_back(name);
   });
   optimizer::check_parameter_groups(experiment.optimizer, trained);
-  tell_of_statistics(experiment, *model, notices);
+  check_batch_norm(experiment, *model, notices);
   return model;
 }
 
