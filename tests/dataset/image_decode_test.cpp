@@ -48,6 +48,42 @@ std::map<std::string, std::pair<at::Tensor, at::Tensor>> decoded_cases(const Ten
   return cases;
 }
 
+struct Outcome {
+  int equal = 0;
+  int refused_by_both = 0;
+  std::vector<std::string> refused_here_alone{};  // the reasons
+};
+
+/// Compares the pixels of each "NAME.file" with "NAME.pixels". A file without pixels must be refused.
+Outcome compare_with_pillow(const TensorMap& tensors) {
+  Outcome outcome;
+  for (const auto& [key, file] : tensors) {
+    if (!key.ends_with(".file")) continue;
+    const std::string name = key.substr(0, key.size() - 5);
+    INFO(name);
+    const auto pixels = tensors.find(name + ".pixels");
+    std::optional<Image> image;
+    std::string problem;
+    try {
+      image = decode(encoded(file, name));
+    } catch (const BadSample& error) {
+      problem = error.what();
+    }
+    if (pixels == tensors.end()) {
+      CHECK_FALSE(image.has_value());
+      ++outcome.refused_by_both;
+    } else if (image) {
+      CHECK(largest_difference(*image, pixels->second) <= 2);
+      if (const auto turned = tensors.find(name + ".orientation"); turned != tensors.end())
+        CHECK(probe(encoded(file, name)).orientation == turned->second.item<std::int64_t>());
+      ++outcome.equal;
+    } else {
+      outcome.refused_here_alone.push_back(problem);
+    }
+  }
+  return outcome;
+}
+
 /// Pixel by pixel, whether the region of `whole` is where `box` says in `part`.
 bool holds_region(const Image& whole, const Region& region, const Image& part, const Box& box) {
   const auto top = static_cast<std::int64_t>(box.top);
@@ -73,30 +109,21 @@ TEST_CASE("images are decoded as Pillow's convert RGB does", "[dataset]") {
 
 TEST_CASE("damaged and odd files are read where Pillow reads them, and refused where it refuses them",
           "[dataset][reference][regression]") {
-  const TensorMap tensors = reference("images.py", "broken");
-  std::size_t num_cases = 0;
-  for (const auto& [key, file] : tensors) {
-    if (!key.ends_with(".file")) continue;
-    ++num_cases;
-    const std::string name = key.substr(0, key.size() - 5);
-    INFO(name);
-    const auto pixels = tensors.find(name + ".pixels");
-    std::optional<Image> image;
-    std::string problem;
-    try {
-      image = decode(encoded(file, name));
-    } catch (const BadSample& error) {
-      problem = error.what();
-    }
-    if (pixels == tensors.end())
-      CHECK_FALSE(image.has_value());
-    else if (image)
-      CHECK(largest_difference(*image, pixels->second) <= 2);
-    else  // other formats, and files that torchvision refuses, too
-      CHECK_THAT(problem, Contains("not JPEG, PNG or WebP") || Contains("Premature end of JPEG file") ||
-                              Contains("not what its checksum says"));
-  }
-  CHECK(num_cases > 500);
+  const Outcome outcome = compare_with_pillow(reference("images.py", "broken"));
+  // Other formats, and files that torchvision refuses, too.
+  for (const std::string& problem : outcome.refused_here_alone)
+    CHECK_THAT(problem, Contains("not JPEG, PNG or WebP") || Contains("Premature end of JPEG file") ||
+                            Contains("not what its checksum says"));
+  CHECK(outcome.equal + outcome.refused_by_both > 500);
+}
+
+TEST_CASE("the images of Pillow's own tests are what Pillow reads, or are refused", "[dataset][reference]") {
+  const Outcome outcome = compare_with_pillow(reference("images.py", "corpus"));
+  std::string problems;
+  for (const std::string& problem : outcome.refused_here_alone) problems += "\n  " + problem;
+  WARN(outcome.equal << " equal, " << outcome.refused_by_both << " refused by both, "
+                     << outcome.refused_here_alone.size() << " refused here alone:" << problems);
+  CHECK(outcome.equal > 400);
 }
 
 TEST_CASE("headers tell size, channels, format and orientation", "[dataset]") {

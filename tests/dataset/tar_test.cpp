@@ -1,9 +1,12 @@
 #include "dataset/shards/tar.h"
 
+#include <zlib.h>
+
 #include <map>
 
 #include "core/file.h"
 #include "dataset/shards/shard_index.h"
+#include "support/corpus.h"
 #include "support/small_files.h"
 
 namespace trainctl::dataset::tar_test {
@@ -82,6 +85,24 @@ TEST_CASE("archives of Python's tarfile are read: ustar prefixes, pax headers, G
   }
 }
 
+TEST_CASE("archives of a conformance corpus have the files that Python's tarfile reads, or are refused",
+          "[dataset][reference]") {
+  compare_corpus("tar", [](const std::string& tar, const std::string& path) {
+    nlohmann::json members = nlohmann::json::array();
+    read_tar(bytes_of(tar), path, [&](const TarMember& member) {
+      std::string name;
+      for (const char c : member.name) {
+        char digits[3];
+        std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+        name += digits;
+      }
+      const auto* const content = reinterpret_cast<const Bytef*>(tar.data() + member.offset);
+      members.push_back(nlohmann::json::array({name, member.size, crc32(0, content, static_cast<uInt>(member.size))}));
+    });
+    return members;
+  });
+}
+
 TEST_CASE("an archive cut anywhere names the file and the byte, and never what isn't there", "[dataset]") {
   std::vector<std::pair<std::string, std::string>> members;
   for (int i = 0; i < 12; ++i)
@@ -121,6 +142,31 @@ TEST_CASE("damaged and compressed archives are refused with the reason", "[datas
   }
 }
 
+TEST_CASE("pax headers for all members are obeyed, and what they make of sparse files is refused",
+          "[dataset][regression]") {
+  const auto header = [](char type, const std::string& records) {
+    std::string made = tar_header("pax", records.size());
+    const unsigned before = static_cast<unsigned char>(made[156]);
+    made[156] = type;
+    unsigned sum = 0;
+    std::sscanf(made.substr(148, 6).c_str(), "%o", &sum);
+    char digits[8];
+    std::snprintf(digits, sizeof digits, "%06o", sum + static_cast<unsigned char>(type) - before);
+    made.replace(148, 6, digits);
+    return made + records + tar_padding(records.size());
+  };
+  const std::string member = tar_header("a.jpg", 5) + "image" + tar_padding(5);
+  CHECK(read(header('g', "14 path=b.jpg\n") + member + tar_end()).contains("b.jpg"));
+  CHECK(read(header('g', "14 path=b.jpg\n") + header('x', "14 path=c.jpg\n") + member + tar_end()).contains("c.jpg"));
+  CHECK(read(header('X', "14 path=b.jpg\n") + member + tar_end()).contains("b.jpg"));
+  CHECK(read(header('V', "") + header('D', "Ya.jpg") + member + tar_end()).size() == 1);
+  CHECK_THAT(error_of([&] { read(header('x', "22 GNU.sparse.major=1\n") + member + tar_end()); }),
+             Contains("'a.jpg' is a sparse file"));
+  CHECK_THAT(
+      error_of([&] { read(header('x', "14 path=b.jpg\n") + header('x', "14 path=c.jpg\n") + member + tar_end()); }),
+      Contains("two names or sizes"));
+}
+
 TEST_CASE("members of one name are a sample, with a class from a number, a name, or JSON", "[dataset]") {
   const ShardMembers plain{.image = {"jpg", "png"}, .label = "cls", .label_member = "label"};
   const std::string tar = archive({{"d.x/1.png", "PNG"},
@@ -155,6 +201,8 @@ TEST_CASE("members of one name are a sample, with a class from a number, a name,
   CHECK(error({{"1.jpg", ""}, {"1.json", R"({"label": 4})"}}, json) == "no error");
   CHECK_THAT(error({{"1.jpg", ""}, {"1.json", R"({"class": 4})"}}, json), Contains("has no member 'label'"));
   CHECK_THAT(error({{"1.jpg", ""}, {"1.json", "{"}}, json), Contains("is no JSON object"));
+  CHECK_THAT(error({{"1.jpg", ""}, {"1.json", R"({"label": 18446744073709551616})"}}, json),
+             Contains("a number of more than 64 bits"));
 }
 
 TEST_CASE("a damaged index file is made anew", "[dataset]") {

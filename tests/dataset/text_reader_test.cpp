@@ -55,6 +55,10 @@ TEST_CASE("json lines say where they are wrong", "[dataset]") {
                 {"text", "n"}) == std::vector<std::vector<std::string>>{{"ä", "3"}, {"b", "4"}});
   CHECK_THROWS_WITH(rows_of(directory.write("b.jsonl", "{\"text\": \"x\"}\n{\"text\": \n"), {"text"}),
                     Contains("b.jsonl:2: not JSON"));
+  CHECK_THROWS_WITH(rows_of(directory.write("n.jsonl", "{\"text\": 18446744073709551616}\n"), {"text"}),
+                    Contains("n.jsonl:1: 'text' is a number of more than 64 bits"));
+  CHECK_THROWS_WITH(rows_of(directory.write("z.jsonl", std::string("{\"text\": \"x\"}\0{}\n", 17)), {"text"}),
+                    Contains("z.jsonl:1: ") && Contains("byte"));
   CHECK_THROWS_WITH(rows_of(directory.write("c.jsonl", "{\"body\": \"x\"}\n"), {"text"}),
                     Contains("c.jsonl:1: this object has no member 'text'; it has body"));
   CHECK_THROWS_WITH(rows_of(directory.write("d.jsonl", "[1]\n"), {"text"}),

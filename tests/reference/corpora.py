@@ -323,7 +323,7 @@ def tar_cases(cases):
     os.link(folder / "plain.cls", folder / "same.cls")
     for options in ("--format=gnu", "--format=pax", "--format=v7 --exclude=nnn*", "--format=oldgnu", "--format=ustar --exclude=nnn*", "--format=gnu --sparse",
                     "--format=pax --sparse --sparse-version=0.0", "--format=pax --sparse --sparse-version=0.1",
-                    "--format=pax --sparse --sparse-version=1.0", "--format=gnu --hard-dereference --label=volume", "--format=gnu --incremental"):
+                    "--format=pax --sparse --sparse-version=1.0", "--format=gnu --hard-dereference --label=volume"):
         path = cases.directory / f"tar {options.replace('/', '')}.tar"
         if subprocess.run(["tar", *options.split(), "-cf", path, "-C", folder, "."], stderr=subprocess.DEVNULL).returncode == 0:
             cases.add("GNU tar", path, tar_value, ordinary="sparse" not in options)

@@ -4,16 +4,17 @@
 images.py PART FILE
   decode     image files ("NAME.file", bytes) and Pillow's convert("RGB") of each ("NAME.pixels", [H, W, 3])
   broken     damaged and odd image files ("NAME.file"), and Pillow's convert("RGB") of those that it reads ("NAME.pixels")
+  corpus     the images of Pillow's own tests, as 'broken', and "NAME.orientation" of JPEG files
   resize     "NAME.image", "NAME.plan" (top left height width, rows columns) and torchvision's crop and antialiased resize
   augment    "image", and what torchvision's operations make of it ("OP/MAGNITUDE" or "jitter/KIND/AMOUNT")
   spaces     for each of RandAugment, TrivialAugmentWide and AutoAugment: "CLASS/OP", all magnitudes that it may have
 """
 import io
 import json
+import os
 import pathlib
 import random
 import struct
-import subprocess
 import sys
 import warnings
 import zlib
@@ -21,14 +22,16 @@ import zlib
 try:
     import numpy
     import torch
-    from PIL import Image
+    from PIL import Image, PngImagePlugin
     from torchvision.transforms import v2
     from torchvision.transforms.v2 import functional as F
 except ImportError as error:
     print(f"{sys.argv[0]}: {error}", file=sys.stderr)
     sys.exit(77)
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from tokenizer_corpus import data, one  # noqa: E402
+
 DTYPES = {"uint8": "U8", "float32": "F32", "float64": "F64", "int64": "I64"}
 
 
@@ -48,11 +51,7 @@ def write_safetensors(path, arrays):
 
 def photos():
     """Two real photos of 640×427."""
-    run = subprocess.run([sys.executable, str(ROOT / "scripts/fetch_data.py"), "photos"], capture_output=True, text=True)
-    if run.returncode != 0:
-        print(run.stderr, file=sys.stderr)
-        sys.exit(77)
-    directory = pathlib.Path(run.stdout.strip()) / "sklearn/datasets/images"
+    directory = data("photos") / "sklearn/datasets/images"
     return {name: Image.open(directory / f"{name}.jpg").convert("RGB") for name in ("china", "flower")}
 
 
@@ -227,6 +226,40 @@ def broken_cases():
     return arrays
 
 
+def eight_bits(image):
+    """Pillow's convert("RGB"); of 16 bits the upper ones, where Pillow cuts at 255."""
+    if image.mode.startswith("I;16"):
+        return (numpy.array(image)[:, :, None] >> 8).astype(numpy.uint8).repeat(3, 2)
+    return numpy.array(image.convert("RGB"))
+
+
+def corpus_cases():
+    PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 1 << 30  # texts aren't read here, whatever their size
+    arrays = {}
+    folders = [one(data("pillow_images"), "Tests") / "images"]
+    if folder := os.environ.get("TRAINCTL_CORPORA"):
+        folders.append(pathlib.Path(folder) / "images")
+    for path in (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()):
+        file = path.read_bytes()
+        name = str(path)
+        arrays[name + ".file"] = numpy.frombuffer(file, numpy.uint8)
+        if not file.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")) and file[8:12] != b"WEBP":
+            arrays[name + ".file"] = arrays[name + ".file"][:10_000]  # other formats are refused
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                warnings.simplefilter("error", Image.DecompressionBombWarning)
+                image = Image.open(path)
+                image.load()
+                arrays[name + ".pixels"] = eight_bits(image)
+                if image.format == "JPEG":
+                    arrays[name + ".orientation"] = numpy.array([image.getexif().get(0x0112, 1)])
+        except Exception:  # whatever Pillow raises, it refuses the file
+            arrays.pop(name + ".pixels", None)
+    return arrays
+
+
 def resize_cases():
     arrays = {}
     plans = {
@@ -286,5 +319,5 @@ def spaces():
 
 
 if __name__ == "__main__":
-    parts = {"decode": decode_cases, "broken": broken_cases, "resize": resize_cases, "augment": augment_cases, "spaces": spaces}
+    parts = {"decode": decode_cases, "broken": broken_cases, "corpus": corpus_cases, "resize": resize_cases, "augment": augment_cases, "spaces": spaces}
     write_safetensors(sys.argv[2], parts[sys.argv[1]]())

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -181,6 +182,11 @@ class IndexBuilder {
                         (json.is_object() ? " has no member '" + members_.label_member + "'" : " is no JSON object"))
           .hint("dataset.label_member says which member is the label");
     const nlohmann::json& value = json[members_.label_member];
+    // Of an integer of more than 64 bits the value has lost digits.
+    if (value.is_number_float() && std::abs(value.get<double>()) >= 0x1p63)
+      throw core::Error(place(pending_.key, member.offset) + ": the label in " + member.name +
+                        " is a number of more than 64 bits")
+          .hint("write the label as a text, in quotes");
     return text_label(value.is_string() ? value.get<std::string>() : value.dump(), member);
   }
 

@@ -81,10 +81,11 @@ bool has_right_checksum(std::string_view header) {
          (static_cast<std::int64_t>(*expected) == as_unsigned || static_cast<std::int64_t>(*expected) == as_signed);
 }
 
-/// The name and size that the next member has instead of its header's.
+/// What a member has instead of its header's name and size.
 struct Extra {
   std::optional<std::string> name{};
   std::optional<std::uint64_t> size{};
+  bool is_sparse = false;  // as GNU tar writes sparse files into pax archives
 };
 
 /// Reads the records of a pax header, "27 path=some/name\n" each; false if they are damaged.
@@ -101,6 +102,7 @@ bool read_pax(std::string_view records, Extra& extra) {
     if (equals == std::string_view::npos) return false;
     const std::string_view value = record.substr(equals + 1);
     if (record.substr(0, equals) == "path") extra.name = value;
+    if (record.starts_with("GNU.sparse.")) extra.is_sparse = true;
     if (record.substr(0, equals) == "size") {
       std::uint64_t size = 0;
       const auto [stop, wrong] = std::from_chars(value.data(), value.data() + value.size(), size);
@@ -124,7 +126,7 @@ class TarReader {
       const std::uint64_t size = size_of(header);
       const std::string name = name_of(header);
       check_content(name, size);
-      if (type == 'x' || type == 'L')
+      if (is_pax(type) || type == 'L')
         read_extra(type, bytes_.substr(at_, size));
       else
         use_member(type, {.name = name, .offset = at_, .size = size}, use);
@@ -181,16 +183,18 @@ class TarReader {
   }
 
   std::uint64_t size_of(std::string_view header) {
-    if (extra_.size && is_member(header[kType])) return *extra_.size;
+    if (is_member(header[kType]) && extra_.size) return *extra_.size;
+    if (is_member(header[kType]) && of_all_.size) return *of_all_.size;
     const std::optional<std::uint64_t> size = field_number(header, kSize);
     if (!size) fail(at_ - kTarBlock + kSize.offset, "the member's size is not a number");
     const char type = header[kType];
-    const bool has_content = is_member(type) || type == 'x' || type == 'g' || type == 'L' || type == 'K' || type == 'S';
-    return has_content ? *size : 0;
+    const bool is_link_or_device = type >= '1' && type <= '6';
+    return is_link_or_device ? 0 : *size;
   }
 
   std::string name_of(std::string_view header) const {
-    if (extra_.name && is_member(header[kType])) return *extra_.name;
+    if (is_member(header[kType]) && extra_.name) return *extra_.name;
+    if (is_member(header[kType]) && of_all_.name) return *of_all_.name;
     std::string name(field_text(header, kName));
     const bool is_posix = header.substr(kTarMagic.offset, kTarMagic.length + 1) == std::string_view("ustar\0", 6);
     const std::string_view prefix = field_text(header, kPrefix);
@@ -206,24 +210,29 @@ class TarReader {
   void read_extra(char type, std::string_view content) {
     if (content.size() > kMostExtraBytes)
       fail(at_, "a member's name can't take " + core::format_count(content.size()) + " bytes");
+    if (type != 'g' && (extra_.name || extra_.size))
+      fail(at_, "the member has two names or sizes, in two headers before its own");
     if (type == 'L')
       extra_.name = content.substr(0, content.find('\0'));
-    else if (!read_pax(content, extra_))
+    else if (!read_pax(content, type == 'g' ? of_all_ : extra_))
       fail(at_, "the pax header can't be read");
   }
 
   void use_member(char type, const TarMember& member, const std::function<void(const TarMember&)>& use) {
-    if (type == 'S') fail(at_ - kTarBlock, "'" + member.name + "' is a sparse file, which can't be read in place");
+    if (type == 'S' || (is_member(type) && (extra_.is_sparse || of_all_.is_sparse)))
+      fail(at_ - kTarBlock, "'" + member.name + "' is a sparse file, which can't be read in place");
     if (is_member(type) && !member.name.ends_with('/')) use(member);
-    if (type != 'g' && type != 'K') extra_ = {};
+    if (type != 'K') extra_ = {};
   }
 
+  static bool is_pax(char type) { return type == 'x' || type == 'g' || type == 'X'; }  // X: Solaris
   static bool is_member(char type) { return type == '0' || type == '\0' || type == '7'; }
 
   std::string_view bytes_;
   const fs::path& path_;
   std::uint64_t at_ = 0;
-  Extra extra_;
+  Extra extra_;   // of the next member
+  Extra of_all_;  // of all members that follow
 };
 
 void put_octal(std::string& header, HeaderField field, std::uint64_t value) {

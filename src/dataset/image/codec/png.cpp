@@ -110,18 +110,26 @@ class PngCodec final : public Codec {
   /// Throws unless all chunks are there, and those up to the last one with pixels have their checksums, whichever rows
   /// are wanted.
   void check_data() {
-    constexpr std::uint32_t kData = 0x49444154;  // IDAT
-    constexpr std::uint32_t kEnd = 0x49454e44;   // IEND
+    constexpr std::uint32_t kData = 0x49444154;          // IDAT
+    constexpr std::uint32_t kEnd = 0x49454e44;           // IEND
+    constexpr std::uint32_t kFrameControl = 0x6663544C;  // fcTL
+    constexpr std::uint32_t kFrameData = 0x66644154;     // fdAT
     constexpr std::size_t kSignature = 8;
     const std::size_t size = image_.bytes.size();
     may_be_cut_ = false;
     bool is_behind_data = false;
+    bool has_frame_control = false;
     for (std::size_t at = kSignature; at + 8 <= size;) {
       const std::size_t length = number_at(at);
-      const bool is_data = number_at(at + 4) == kData;
+      const std::uint32_t type = number_at(at + 4);
+      const bool is_data = type == kData;
+      has_frame_control = has_frame_control || type == kFrameControl;
+      if (type == kFrameData && !has_frame_control)
+        throw bad_image(image_.name,
+                        "damaged PNG: an animation's frame without its size, at byte " + std::to_string(at));
       is_behind_data = is_behind_data || (may_be_cut_ && !is_data);
       if (is_behind_data) may_be_cut_ = false;
-      if (is_behind_data && number_at(at + 4) == kEnd) return;
+      if (is_behind_data && type == kEnd) return;
       if (length > size - at - 8) break;
       const std::size_t end = at + 8 + length;
       if (!is_behind_data && end + 4 <= size && number_at(end) != checksum(at + 4, end))
