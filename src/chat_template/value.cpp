@@ -99,7 +99,12 @@ Value Value::mapping(Mapping mapping) {
 
 Value Value::from_json(const nlohmann::ordered_json& json) {
   if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_float()) return json.get<double>();
+  if (json.is_number_float()) {
+    const auto number = json.get<double>();
+    // Of an integer of more than 64 bits the value has lost digits.
+    if (std::abs(number) >= 0x1p63) throw TemplateProblem("the number " + json.dump() + " has more than 64 bits");
+    return number;
+  }
   if (json.is_number_unsigned() &&
       json.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
     throw TemplateProblem("the integer " + json.dump() + " is too large");

@@ -52,6 +52,16 @@ TEST_CASE("a mistake of a template is told with its line and column", "[chat_tem
   CHECK(error_of("\n{{ 'a' + 1 }}") == "chat.jinja:2:8: unsupported operand types for +: 'str' and 'int'");
 }
 
+TEST_CASE("a number of more than 64 bits is refused, since its digits are lost", "[chat_template][regression]") {
+  const auto variables = [](const std::string& number) { return Json::parse("{\"n\": " + number + "}"); };
+  CHECK(text_of("{{ n }}", variables("9223372036854775807")) == "9223372036854775807");
+  CHECK(text_of("{{ n }}", variables("1e18")) == "1e+18");
+  for (const std::string number : {"9223372036854775808", "18446744073709551616", "-9223372036854775809", "1e+23"}) {
+    INFO(number);
+    CHECK(error_of("{{ n }}", variables(number)) != "");
+  }
+}
+
 TEST_CASE("what a template uses and is not supported is named", "[chat_template]") {
   CHECK(error_of("{% include 'x' %}").find("chat.jinja:1:4: the statement 'include' is not supported") == 0);
   CHECK(error_of("{{ 'a'|uper }}") == "chat.jinja:1:8: the filter 'uper' is not supported; the nearest one is 'upper'");
