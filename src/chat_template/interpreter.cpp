@@ -46,11 +46,14 @@ class Macro final : public Object {
       else
         more.push_back(arguments.positional[i]);
     }
+    const auto is_parameter = [&](std::string_view name) {
+      return std::any_of(parameters.begin(), parameters.end(), [&](const Parameter& one) { return one.name == name; });
+    };
+    // Only a call block gives a caller; a variable outside of that name is none.
+    if (!is_parameter("caller")) scope->set("caller", Value::undefined("no caller defined"));
     Mapping others;
     for (const auto& [name, value] : arguments.named) {
-      const bool is_known = name == "caller" || std::any_of(parameters.begin(), parameters.end(),
-                                                            [&](const Parameter& one) { return one.name == name; });
-      if (is_known)
+      if (name == "caller" || is_parameter(name))
         scope->set(name, value);
       else
         others.set(Value::text(name), value);

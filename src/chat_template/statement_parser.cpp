@@ -185,6 +185,8 @@ class StatementParser {
       Parameter parameter{tokens_.expect(TokenKind::name, "a parameter's name").text, nullptr};
       if (tokens_.skip_symbol("="))
         parameter.otherwise = expressions_.expression();
+      else if (parameter.name == "caller")
+        tokens_.fail("the parameter 'caller' has no default");
       else if (!all.empty() && all.back().otherwise)
         tokens_.fail("a parameter without a default follows one with a default");
       all.push_back(std::move(parameter));

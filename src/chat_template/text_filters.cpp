@@ -56,7 +56,8 @@ Value filter_indent(const Value& operand, const Arguments& arguments) {
       width.is_text()
           ? *width.as_text()
           : std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(given.integer("width", 4), 0, 10'000)), ' ');
-  const std::string text = soft_text(operand) + "\n";  // jinja2 adds it, so that the last line counts
+  if (!operand.is_text()) throw TemplateProblem("the filter 'indent' takes a text");
+  const std::string text = *operand.as_text() + "\n";  // jinja2 adds it, so that the last line counts
   std::string out;
   bool is_first = true;
   for (const std::string& line : split_lines(text, false)) {

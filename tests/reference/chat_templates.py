@@ -2,11 +2,13 @@
 """What transformers' jinja2 makes of chat templates, for tests/chat_template.
 
   chat_templates.py published FILE DIRECTORY...   every .jinja file below the directories, with several conversations
+  chat_templates.py jinja2 FILE DIRECTORY         the templates of Jinja2's own tests, in the sources below the directory
   chat_templates.py snippets FILE                 one template for each feature of the language
   chat_templates.py generated FILE COUNT          templates made by chance, the same for the same count
 
 Writes a list of {name, template, variables, expected, error}: expected is {text, spans}, or null if Python raises.
 """
+import ast
 import datetime
 import json
 import pathlib
@@ -90,6 +92,28 @@ def published(directories):
                             continue
                         variables = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": prompt, **SPECIAL, **more}
                         yield case(f"{path.name}: {name}, {list(more)} {prompt}", template, variables)
+
+
+def jinja2_tests(directories):
+    """Of every function of the tests: the templates that are plain texts, with the values that the function renders with."""
+    for path in (path for directory in directories for path in sorted(pathlib.Path(directory).rglob("tests/test_*.py"))):
+        functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        for function in functions:
+            templates, variables = [], [{}]
+            for call in (node for node in ast.walk(function) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                try:
+                    if call.func.attr == "from_string":
+                        templates.append(ast.literal_eval(call.args[0]))
+                    elif call.func.attr in ("render", "render_async"):
+                        values = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+                        if values and json.loads(json.dumps(values)) == values:
+                            variables.append(values)
+                except (ValueError, TypeError, IndexError):
+                    continue  # made by a program
+            for number, (template, values) in enumerate((template, values) for template in templates for values in variables):
+                # Here |safe is a text as any other; jinja2's would escape what it formats.
+                if isinstance(template, str) and "|safe).format" not in template:
+                    yield case(f"{path.name}, {function.name} {number}", template, {**VARIABLES, **values})
 
 
 def snippets():
@@ -191,7 +215,7 @@ def generated(count):
 
 def main():
     part, path, *more = sys.argv[1:]
-    cases = {"published": lambda: published(more), "snippets": snippets, "generated": lambda: generated(int(more[0]))}[part]()
+    cases = {"published": lambda: published(more), "jinja2": lambda: jinja2_tests(more), "snippets": snippets, "generated": lambda: generated(int(more[0]))}[part]()
     # Filters make lists here, and generators in jinja2, which it can neither print nor write as JSON.
     kept = [one for one in cases if "generator" not in one["error"] and "<generator object" not in (one["expected"] or {"text": ""})["text"]]
     pathlib.Path(path).write_text(json.dumps(kept))
