@@ -30,6 +30,9 @@ void check_idle_network_keys(Checked& c) {
                                                                                  bert->classifier_dropout.value)})
       if (is_idle) c.report({key, "task.kind"}, "changes nothing while task.kind is " + task);
   }
+  if (const auto* lstm = e.model.network.get_if<model::LstmConfig>();
+      lstm != nullptr && lstm->tie_embeddings && output != model::Output::next_tokens)
+    c.report({"model.tie_embeddings", "task.kind"}, "changes nothing while task.kind is " + task);
   const auto* llama = e.model.network.get_if<model::LlamaConfig>();
   if (llama == nullptr) return;
   const auto* linear = llama->rope_scaling.get_if<model::LinearRopeConfig>();

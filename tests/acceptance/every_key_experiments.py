@@ -130,7 +130,7 @@ model: {{{BERT}}}
 """, "dataset model task"),
     "text_values": tried(f"""
 dataset: {{kind: text_classification, label_type: value, train: {{files: [values.csv]}}, eval: {{files: [values.csv]}}, max_length: 24, {TEXTS}}}
-model: {{kind: lstm, hidden_size: 8, num_layers: 1, head: classification}}
+model: {{kind: lstm, hidden_size: 16, num_layers: 1, head: classification}}
 task: {{kind: regression}}
 {ADAMW}
 """, "dataset model task"),

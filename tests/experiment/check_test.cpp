@@ -382,6 +382,9 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
   CHECK(llama("linear").find("changes nothing while model.rope_scaling.factor is 1") != std::string::npos);
   CHECK(llama("{kind: yarn, factor: 4, mscale: 0.7}").find("model.rope_scaling.mscale: changes nothing while the") !=
         std::string::npos);
+  CHECK(only_problem_of(kName + "train: {steps: 9}\ndataset: " + data_for("text_classification") +
+                        "\nmodel: {kind: lstm, tie_embeddings: true}\n")
+            .ends_with("changes nothing while task.kind is classification"));
   for (const std::string key : {"pooling: mean", "normalize_pooled: true", "dropout_before_pooler: true"})
     CHECK(only_problem_of(kName + "train: {steps: 9}\ndataset: " + data_for("token_classification") +
                           "\ntask: token_classification\nmodel: {kind: bert, head: token_classification, " + key +
