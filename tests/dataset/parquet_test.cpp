@@ -34,6 +34,9 @@ table = pa.table({
 })
 for codec in sys.argv[2:]:
   pq.write_table(table, sys.argv[1] + '/' + codec + '.parquet', compression=codec, row_group_size=300)
+# As pandas writes a frame with the index `a` and one of consecutive numbers.
+index = b'{"index_columns": ["a", {"kind": "range", "name": null, "start": 0, "stop": 1000, "step": 1}], "columns": []}'
+pq.write_table(table.select(['price', 'a', 'label']).replace_schema_metadata({b'pandas': index}), sys.argv[1] + '/indexed.parquet')
 )";
 
 bool write_files(const TemporaryDirectory& directory, const std::string& codecs) {
@@ -121,6 +124,31 @@ TEST_CASE("texts and dates of a Parquet file become categories and days", "[data
     REQUIRE(values[14 * row + 7] == (row % 2 == 0 ? 0 : 1));  // "0", "1"
     REQUIRE(values[14 * row + 8] == (row % 2 == 0 ? 1 : 0));
   }
+}
+
+TEST_CASE("the index of a pandas.DataFrame is no column of its Parquet file, unless the config names it",
+          "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  if (!has_arrow() || !write_files(directory, "snappy")) testing::skip("no Arrow, or no pyarrow");
+  DatasetConfig config = config_of("");
+  std::vector<std::string> told;
+  const auto open = [&](std::vector<std::string> features) {
+    config.source = TableConfig{.train = {(directory.path() / "indexed.parquet").string()},
+                                .features = std::move(features),
+                                .feature_scaling = FeatureScaling::none};
+    told.clear();
+    return build(config, {.tell = [&](const std::string& text) { told.push_back(text); }});
+  };
+  const at::Tensor inputs = open({}).train->next()->inputs;
+  REQUIRE(inputs.sizes() == at::IntArrayRef{1000, 1});
+  CHECK(inputs.const_data_ptr<float>()[2] == 3);  // the price
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(told[0], Contains("column 'a' is left out: it is the index of a pandas.DataFrame"));
+  const at::Tensor named = open({"a"}).train->next()->inputs;
+  REQUIRE(named.sizes() == at::IntArrayRef{1000, 1});
+  CHECK(named.const_data_ptr<float>()[2] == 2);
+  CHECK(told.empty());
+  CHECK(open({"1"}).train->next()->inputs.const_data_ptr<float>()[2] == 3);
 }
 
 }  // namespace trainctl::dataset::parquet_test

@@ -256,13 +256,19 @@ TableData read_set(const TableConfig& config, const std::vector<std::string>& pa
                    const std::vector<std::string>& features = {}, const std::string& label = "") {
   const std::vector<std::filesystem::path> files =
       expand_files(patterns, {{".csv", ".tsv", ".tab", ".parquet", ".pq"}}, key);
-  return read_tables(files, {.config = config, .tell = options.tell},
-                     {.features = features.empty() ? config.features : features,
-                      .label = label.empty() ? config.label : label,
-                      .label_type = config.label_type,
-                      .kinds = std::move(kinds),
-                      .class_names = options.trained != nullptr ? options.trained->class_names : config.class_names,
-                      .has_decimal_comma = has_decimal_comma});
+  TableData data =
+      read_tables(files, {.config = config, .tell = options.tell},
+                  {.features = features.empty() ? config.features : features,
+                   .label = label.empty() ? config.label : label,
+                   .label_type = config.label_type,
+                   .kinds = std::move(kinds),
+                   .class_names = options.trained != nullptr ? options.trained->class_names : config.class_names,
+                   .has_decimal_comma = has_decimal_comma});
+  for (const std::string& column : data.index_columns)
+    if (options.tell)
+      options.tell(std::string(key) + ": column '" + column +
+                   "' is left out: it is the index of a pandas.DataFrame (dataset.features may name it)");
+  return data;
 }
 
 /// The rows of the training files, divided by use.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,7 @@ struct TableData {
   std::vector<std::string> label_names;              // as they came
   bool has_decimal_comma = false;                    // the numbers of a file
   std::vector<std::string> paths;
+  std::set<std::string> index_columns{};  // of a pandas.DataFrame, which were left out
 
   std::size_t num_rows() const { return hashes.size(); }
   std::size_t num_features() const { return features.size(); }
@@ -78,6 +80,8 @@ class TableBuilder {
   /// a file that has types. `decimal`: the sign of its numbers.
   Layout begin_file(const std::string& path, const std::vector<std::string>& header, char decimal,
                     const std::vector<std::optional<ColumnKind>>& stored = {});
+  /// Notes that a column is left out: the index of a pandas.DataFrame.
+  void leave_out_index(const std::string& column) { data_.index_columns.insert(column); }
   /// Adds a row of text.
   void add(std::span<const TableCell> features, TableCell label, std::int64_t line);
   /// Adds a row of a file with types: the features, then the label.

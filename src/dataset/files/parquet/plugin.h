@@ -16,6 +16,7 @@ enum class ParquetType { number, text, date };
 struct ParquetColumn {
   std::string name;
   ParquetType type = ParquetType::number;
+  bool is_index = false;  // of a pandas.DataFrame: pandas.read_parquet() doesn't count it among the columns
 };
 
 /// A row's cells in the columns that were chosen.
@@ -29,8 +30,9 @@ struct ParquetRow {
 
 struct ParquetRequest {
   std::string path;
-  /// Returns the numbers in the list of the columns that are read.
-  std::function<std::vector<int>(const std::vector<ParquetColumn>& columns)> choose;
+  /// Returns the numbers in the list of the columns that are read. `pandas`: what pandas has written of its table, as
+  /// JSON; "": nothing.
+  std::function<std::vector<int>(const std::vector<ParquetColumn>& columns, const std::string& pandas)> choose;
   std::function<void(const ParquetRow& row)> use;
 };
 

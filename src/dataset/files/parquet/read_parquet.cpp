@@ -240,6 +240,13 @@ ParquetType type_of(const arrow::DataType& type) {
   return reader ? reader->type : ParquetType::number;
 }
 
+/// Returns what pandas has written of its table: its columns, its index.
+std::string pandas_metadata(const parquet::FileMetaData& file) {
+  const std::shared_ptr<const arrow::KeyValueMetadata>& pairs = file.key_value_metadata();
+  const int place = pairs == nullptr ? -1 : pairs->FindKey("pandas");
+  return place < 0 ? "" : pairs->value(place);
+}
+
 void read(const ParquetRequest& request) {
   const auto input = take(arrow::io::ReadableFile::Open(request.path));
   const std::unique_ptr<parquet::arrow::FileReader> reader =
@@ -250,7 +257,8 @@ void read(const ParquetRequest& request) {
     throw WrongFile{"it has columns with columns inside, which a table of rows hasn't"};
   std::vector<ParquetColumn> stored_columns;
   for (const auto& field : schema->fields()) stored_columns.push_back({field->name(), type_of(*field->type())});
-  const std::vector<int> columns = request.choose(stored_columns);
+  const std::vector<int> columns =
+      request.choose(stored_columns, pandas_metadata(*reader->parquet_reader()->metadata()));
   const std::set<int> distinct(columns.begin(), columns.end());
   const std::vector<int> read(distinct.begin(), distinct.end());
   std::int64_t first_row = 0;
