@@ -226,8 +226,64 @@ bool has_titles_over_texts(const Rows& rows, std::size_t first) {
   return over_texts && rows.size() > first + 1;
 }
 
+/// Returns whether a column has no title, and another word or whole number in each row: the index that pandas' to_csv()
+/// writes.
+bool is_index(const Rows& rows, std::size_t first, std::size_t column) {
+  if (!core::trimmed(rows[first][column]).empty()) return false;
+  std::set<std::string> values;
+  for (std::size_t row = first + 1; row < rows.size(); ++row) {
+    if (column >= rows[row].size() || is_empty(rows[row][column])) return false;
+    const std::string value(core::trimmed(rows[row][column]));
+    if ((is_number(value) && !core::is_number(value)) || !values.insert(value).second) return false;
+  }
+  return values.size() > 1;
+}
+
+/// Returns how many whole numbers a row has, if they rise by one from cell to cell; otherwise 0.
+std::size_t count_numbered(const std::vector<std::string>& row) {
+  std::optional<unsigned long> last;
+  std::size_t count = 0;
+  for (const std::string& cell : row) {
+    const std::string text(core::trimmed(cell));
+    if (!core::is_number(text)) continue;
+    const unsigned long number = std::stoul(text);
+    if (last && number != *last + 1) return 0;
+    last = number;
+    ++count;
+  }
+  return count;
+}
+
+/// Returns whether the first row numbers the columns, as pandas does where they have no names: 0, 1, 2; or years. The
+/// rows must bear that out. An index before the numbers does, or a column that repeats itself without its title. So
+/// does a number over words or fractions alone, and three numbers of which none comes again.
+bool has_numbers_for_names(const Rows& rows, std::size_t first) {
+  const std::size_t count = count_numbered(rows[first]);
+  const std::size_t below = rows.size() - first - 1;
+  if (count == 0 || below < 2) return false;
+  if (is_index(rows, first, 0)) return count > 1 || core::trimmed(rows[first][1]) == "0";
+  const auto num_alike = std::count_if(rows.begin() + static_cast<std::ptrdiff_t>(first) + 1, rows.end(),
+                                       [&](const auto& row) { return count_numbered(row) > 1; });
+  if (count == 1 || 2 * static_cast<std::size_t>(num_alike) > below) return false;
+  bool any_comes_again = false;
+  bool any_stands_out = false;
+  for (std::size_t column = 0; column < rows[first].size(); ++column) {
+    const std::string title(core::trimmed(rows[first][column]));
+    if (is_empty(title)) return false;
+    std::set<std::string> values;
+    for (std::size_t row = first + 1; row < rows.size(); ++row)
+      if (column < rows[row].size()) values.emplace(core::trimmed(rows[row][column]));
+    const bool comes_again = values.contains(title);
+    any_comes_again = any_comes_again || comes_again;
+    const bool has_whole = std::any_of(values.begin(), values.end(), core::is_number);
+    any_stands_out =
+        any_stands_out || (!comes_again && (2 * values.size() <= below || (core::is_number(title) && !has_whole)));
+  }
+  return any_stands_out || (count > 2 && !any_comes_again);
+}
+
 /// Returns whether the first row has words of its own: none comes again in its column, although a column below repeats
-/// itself.
+/// itself. An index needs no title.
 bool has_words_of_its_own(const Rows& rows, std::size_t first) {
   const std::size_t below = rows.size() - first - 1;
   if (below < 2) return false;
@@ -235,6 +291,7 @@ bool has_words_of_its_own(const Rows& rows, std::size_t first) {
   std::set<std::string> titles;
   for (std::size_t column = 0; column < rows[first].size(); ++column) {
     const std::string& title = rows[first][column];
+    if (is_index(rows, first, column)) continue;
     if (is_empty(title) || is_number(title) || date_in(core::trimmed(title)) || !titles.insert(title).second)
       return false;
     std::set<std::string> values;
@@ -317,7 +374,7 @@ TableLayout layout_of_table(const std::filesystem::path& file, std::string_view 
     const bool names =
         choice == ColumnChoice::by_name ||
         (first < rows.size() && (has_names(rows, first, layout.format.decimal) || has_titles_over_texts(rows, first) ||
-                                 has_words_of_its_own(rows, first)));
+                                 has_words_of_its_own(rows, first) || has_numbers_for_names(rows, first)));
     layout.header_lines = has_orange_header(rows, first) ? 3 : names ? 1 : 0;
     if (first > 0)
       layout.findings.push_back(std::to_string(first) + (first == 1 ? " line before the table is passed over"

@@ -57,8 +57,9 @@ std::size_t column_of(const std::string& name, const std::vector<std::string>& h
 /// cells. Among several, it is the one by which most cells are numbers or dates. Numbers have a decimal comma where a
 /// column is made of such numbers, and no column of numbers with a point. Columns that are chosen by name have a
 /// header. Otherwise a header is words over a column of numbers, short titles over texts, or words that don't come
-/// again below. A header of Orange's tables has three lines: names, types, and roles. Throws core::Error if the text
-/// ends before the header, or has columns of both decimal signs.
+/// again below. It may be numbers that rise by one from column to column. An index needs no title. A header of Orange's
+/// tables has three lines: names, types, and roles. Throws core::Error if the text ends before the header, or has
+/// columns of both decimal signs.
 TableLayout layout_of_table(const std::filesystem::path& file, std::string_view text, const KnownLayout& known,
                             ColumnChoice choice);
 
