@@ -45,6 +45,7 @@ struct SeenColumn {
   std::string kind;  // number, date, category, text
   std::int64_t num_missing = 0;
   std::int64_t num_distinct = 0;  // at most kMostDistinct are counted
+  std::string left_out{};         // why the column is no input: "no value in any row"; empty: the column is one
 };
 
 /// Rows with a label: texts, or columns of numbers, categories and dates.
@@ -62,12 +63,15 @@ struct SeenRows {
   bool label_is_value = false;        // numbers to predict, no classes
   std::optional<std::string> text{};  // name or number of the column of texts; none: a table
   Counts classes;
+  std::vector<std::string> unlabelled{};   // names of other sets, which lack the label
   std::vector<std::string> passed_over{};  // names of other files in the directory
 };
 
 /// Plain texts, or objects with a text each.
 struct SeenTexts {
-  std::string path;
+  std::string train;
+  std::optional<std::string> eval{};
+  std::optional<std::string> test{};
   std::vector<std::string> patterns{};  // of the texts in a directory that has other files, too
   std::int64_t num_files = 0;
   std::int64_t num_bytes = 0;
@@ -79,10 +83,12 @@ struct SeenTexts {
 struct SeenChat {
   std::string train;
   std::optional<std::string> eval;
+  std::optional<std::string> test{};
   std::int64_t num_rows = 0;  // that were looked at
   bool is_part = false;       // the file has more rows
   std::int64_t num_turns = 0;
-  std::int64_t median_bytes = 0;  // of a row
+  std::int64_t median_bytes = 0;           // of a row
+  std::vector<std::string> passed_over{};  // names of other files in the directory
 };
 
 using SeenData = std::variant<SeenImages, SeenRows, SeenTexts, SeenChat>;
@@ -96,7 +102,8 @@ struct InspectOptions {
 inline constexpr std::int64_t kMostDistinct = 10'000;
 
 /// Looks at a directory of photos, a table, labelled texts, conversations or plain texts. In a directory the kind of
-/// most files decides. Throws core::Error if the path holds none of them.
+/// most files decides. Throws core::Error if the path holds none of them, or something that only looks like one. Such
+/// are answers in the place of classes, masks beside images, and sets without one to train on.
 SeenData inspect(const std::filesystem::path& path, const InspectOptions& options);
 
 struct SuggestionOptions {

@@ -25,10 +25,9 @@ std::int64_t turns_in(std::string_view line) {
 
 }  // namespace
 
-std::optional<SeenChat> inspect_chat(const std::filesystem::path& file, const InspectOptions& options) {
+std::optional<SeenChat> inspect_chat(const std::filesystem::path& file) {
   if (dataset::format_of(file.string(), dataset::TextFormat::auto_) != dataset::TextFormat::jsonl) return std::nullopt;
   SeenChat seen{.train = file.string(), .eval = std::nullopt};
-  if (!options.eval.empty()) seen.eval = options.eval;
   const core::MappedFile content(file);
   std::string_view text{reinterpret_cast<const char*>(content.bytes().data()), content.bytes().size()};
   std::vector<std::int64_t> sizes;

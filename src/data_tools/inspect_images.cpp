@@ -1,10 +1,14 @@
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "data_tools/inspect_rows.h"
 #include "dataset/files/directory_walk.h"
 #include "dataset/image/codec/decode.h"
@@ -18,15 +22,31 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostOpened = 300;
-constexpr std::array kTrainNames = {"train", "training"};
-constexpr std::array kEvalNames = {"val", "valid", "validation", "eval", "dev"};
-constexpr std::array kTestNames = {"test", "testing"};
 
-template <std::size_t Count>
-std::optional<fs::path> part_of(const fs::path& directory, const std::array<const char*, Count>& names) {
-  for (const char* name : names)
-    if (fs::is_directory(directory / name)) return directory / name;
-  return std::nullopt;
+/// Names of folders that hold the parts of samples, and no class.
+constexpr std::string_view kPartNames[] = {
+    "images",  "image",       "imgs",        "img",          "jpegimages",    "pngimages",         "masks",
+    "labels",  "annotation",  "annots",      "segmentation", "segmentations", "segmentationclass", "segmentationobject",
+    "trimaps", "annotations", "groundtruth", "ground_truth"};
+
+/// Returns the folder with the folders of classes: the directory itself, or the one folder in it. An archive is often
+/// unpacked into a folder of its own name.
+fs::path class_root(const fs::path& directory) {
+  const std::vector<std::string> folders = dataset::list_folder(directory).folders;
+  if (folders.size() != 1 || dataset::list_folder(directory / folders.front()).folders.empty()) return directory;
+  return class_root(directory / folders.front());
+}
+
+/// Finds the folders of sets, by their names in any case. A set has a folder for each class.
+std::map<NamedSet, fs::path> set_folders(const fs::path& directory) {
+  std::map<NamedSet, fs::path> sets;
+  for (const std::string& name : dataset::list_folder(directory).folders) {
+    const std::optional<NamedSet> set = set_of_name(name);
+    if (!set) continue;
+    const fs::path root = class_root(directory / name);
+    if (!dataset::list_folder(root).folders.empty()) sets.emplace(*set, root);
+  }
+  return sets;
 }
 
 /// Returns the images of each class, by the name of its folder.
@@ -64,6 +84,10 @@ void look_at_sizes(const std::vector<fs::path>& images, SeenImages& seen) {
       ++seen.num_damaged;
     }
   }
+  if (widths.empty() && seen.num_looked_at > 0)
+    throw core::Error("none of " + core::format_count(seen.num_looked_at) + " images that were opened in " +
+                      seen.train + " can be read")
+        .hint("docs/images.md lists the formats; trainctl data verify says what is wrong with each file");
   seen.median_width = median(std::move(widths));
   seen.median_height = median(std::move(heights));
 }
@@ -72,7 +96,9 @@ void look_at_sizes(const std::vector<fs::path>& images, SeenImages& seen) {
 std::vector<std::string> names_beside(const fs::path& directory, const SeenImages& seen) {
   const auto is_used = [&](const fs::path& path) {
     const std::string text = path.string();
-    return text == seen.train || text == seen.eval || text == seen.test || (seen.labels && text == seen.labels->table);
+    const auto leads_to = [&](const std::string& used) { return used == text || used.starts_with(text + "/"); };
+    return leads_to(seen.train) || (seen.eval && leads_to(*seen.eval)) || (seen.test && leads_to(*seen.test)) ||
+           (seen.labels && text == seen.labels->table);
   };
   const bool has_classes = seen.train == directory.string() && !seen.labels;
   const dataset::FolderEntries entries = dataset::list_folder(directory);
@@ -85,36 +111,61 @@ std::vector<std::string> names_beside(const fs::path& directory, const SeenImage
   return names;
 }
 
-/// Finds the columns of file names and of labels; null if no column has the names of files in the directory.
-std::optional<SeenLabels> labels_in(const fs::path& directory, const fs::path& table, const InspectOptions& options,
-                                    Counts& classes) {
+/// Returns whether there is an image of this name, or of this name with an ending.
+bool is_image_below(const fs::path& directory, const std::string& name) {
+  if (name.empty()) return false;
+  const std::vector<std::string> endings = dataset::ImageFolderConfig().extensions;
+  return fs::is_regular_file(directory / name) || std::any_of(endings.begin(), endings.end(), [&](const auto& ending) {
+           return fs::is_regular_file(directory / (name + "." + ending));
+         });
+}
+
+/// Rows of a table of labels.
+struct LabelRows {
+  fs::path table;
+  std::vector<std::string> header{};
+  std::vector<std::vector<std::string>> rows{};
+
+  std::size_t width() const { return rows.empty() ? 0 : rows.front().size(); }
+  std::string name_of(std::size_t column) const {
+    return column < header.size() ? header[column] : std::to_string(column + 1);
+  }
+};
+
+LabelRows label_rows(const fs::path& table) {
   constexpr std::size_t kMostRows = 100'000;
   const dataset::TextFile content(table);
   const dataset::TableLayout layout = dataset::layout_of_table(
       table, content.text(), dataset::known_layout(dataset::TableConfig(), table), dataset::ColumnChoice::by_number);
-  std::vector<std::vector<std::string>> rows;
+  LabelRows labels{.table = table, .header = layout.header};
   dataset::TableRecords records = layout.open_rows(table, content.text());
-  while (rows.size() < kMostRows && records.next()) rows.push_back(records.cells());
-  const std::size_t width = rows.empty() ? 0 : rows.front().size();
-  const auto is_file = [&](const std::vector<std::string>& row, std::size_t column) {
-    return column < row.size() && !row[column].empty() && fs::is_regular_file(directory / row[column]);
-  };
-  const auto name_of = [&](std::size_t column) {
-    return column < layout.header.size() ? layout.header[column] : std::to_string(column + 1);
-  };
-  for (std::size_t file = 0; file < width && width > 1; ++file) {
-    if (!std::all_of(rows.begin(), rows.begin() + std::min<std::ptrdiff_t>(20, std::ssize(rows)),
-                     [&](const auto& row) { return is_file(row, file); }))
-      continue;
-    const std::size_t label =
-        options.label.empty() ? (file == 0 ? 1 : 0) : dataset::column_of(options.label, layout.header, table.string());
-    std::map<std::string, std::int64_t> counts;
-    for (const auto& row : rows)
-      if (label < row.size()) ++counts[row[label]];
-    classes.assign(counts.begin(), counts.end());
-    return SeenLabels{.table = table.string(), .file = name_of(file), .label = name_of(label)};
+  while (labels.rows.size() < kMostRows && records.next()) labels.rows.push_back(records.cells());
+  return labels;
+}
+
+/// Returns the column that has the names of images below the directory, each once; none if there is none.
+std::optional<std::size_t> column_of_images(const fs::path& directory, const LabelRows& labels) {
+  const auto first_rows = std::span(labels.rows).first(std::min<std::size_t>(20, labels.rows.size()));
+  for (std::size_t column = 0; column < labels.width(); ++column) {
+    std::set<std::string> names;
+    const bool all = std::all_of(first_rows.begin(), first_rows.end(), [&](const auto& row) {
+      return column < row.size() && is_image_below(directory, row[column]) && names.insert(row[column]).second;
+    });
+    if (all) return column;
   }
   return std::nullopt;
+}
+
+/// Returns the column of labels: the one that the user names, the one of a usual name, or the only other one.
+std::size_t column_of_labels(const LabelRows& labels, std::size_t file, const InspectOptions& options) {
+  if (!options.label.empty()) return dataset::column_of(options.label, labels.header, labels.table.string());
+  constexpr std::array kUsual = {"label", "labels", "class", "target", "category"};
+  for (std::size_t column = 0; column < labels.header.size(); ++column)
+    if (std::find(kUsual.begin(), kUsual.end(), lower_case(labels.header[column])) != kUsual.end()) return column;
+  if (labels.width() == 2) return 1 - file;
+  throw core::Error(labels.table.string() + " has the names of images in column '" + labels.name_of(file) +
+                    "', and more than one column beside it")
+      .hint("name the column with the label by --label; several labels for an image: docs/images.md");
 }
 
 void sort_by_count(Counts& classes) {
@@ -129,13 +180,18 @@ bool is_image(const fs::path& file) {
 
 SeenImages inspect_images(const fs::path& directory, const InspectOptions& options) {
   SeenImages seen{.train = "", .eval = std::nullopt, .classes = {}};
-  const std::optional<fs::path> train = part_of(directory, kTrainNames);
-  seen.train = train.value_or(directory).string();
-  if (!options.eval.empty())
-    seen.eval = options.eval;
-  else if (train)
-    if (const std::optional<fs::path> eval = part_of(directory, kEvalNames)) seen.eval = eval->string();
-  if (const std::optional<fs::path> test = part_of(directory, kTestNames); train && test) seen.test = test->string();
+  const std::map<NamedSet, fs::path> sets = set_folders(class_root(directory));
+  const auto set = [&](NamedSet name) -> std::optional<std::string> {
+    const auto found = sets.find(name);
+    return found == sets.end() ? std::nullopt : std::optional(found->second.string());
+  };
+  const std::optional<std::string> train = set(NamedSet::train);
+  seen.train = train.value_or(class_root(directory).string());
+  if (train) {
+    seen.eval = set(NamedSet::eval);
+    seen.test = set(NamedSet::test);
+  }
+  if (!options.eval.empty()) seen.eval = options.eval;
   if (!seen.eval) seen.eval = std::exchange(seen.test, std::nullopt);  // a test set alone is taken for evaluation
   const std::map<std::string, std::vector<fs::path>> classes = images_by_class(seen.train);
   std::vector<fs::path> all;
@@ -150,21 +206,73 @@ SeenImages inspect_images(const fs::path& directory, const InspectOptions& optio
   return seen;
 }
 
+std::optional<core::Error> why_no_classes(const SeenImages& seen) {
+  std::vector<std::string> sets;
+  for (const auto& [name, count] : seen.classes) {
+    if (std::ranges::find(kPartNames, lower_case(name)) != std::end(kPartNames))
+      return core::Error(seen.train + " has a folder '" + name + "', which is the name of no class")
+          .hint(
+              "images with masks are read by dataset.kind: segmentation_folder (docs/images.md has an example); "
+              "otherwise give --from the directory that has a folder of images for each class");
+    if (set_of_name(name)) sets.push_back(name);
+  }
+  const bool are_vehicles = sets.size() == 1 && lower_case(sets.front()) == "train" && seen.classes.size() > 2;
+  if (sets.empty() || are_vehicles) return std::nullopt;
+  return core::Error(seen.train + " has folders called after sets, " + core::list_words(sets) +
+                     ", and none to train on with a folder for each class")
+      .hint("give --from the directory that has a folder of images for each class, and --eval another such one");
+}
+
 std::optional<SeenImages> inspect_labelled_images(const fs::path& directory, const fs::path& table,
                                                   const InspectOptions& options) {
   const dataset::TextFormat format = dataset::format_of(table.string(), dataset::TextFormat::auto_);
   if (format == dataset::TextFormat::jsonl || format == dataset::TextFormat::parquet) return std::nullopt;
-  SeenImages seen{.train = directory.string(), .eval = std::nullopt, .classes = {}};
-  seen.labels = labels_in(directory, table, options, seen.classes);
-  if (!seen.labels) return std::nullopt;
-  sort_by_count(seen.classes);
-  std::vector<fs::path> all;
-  for (const std::string& name : dataset::list_folder(directory).files)
-    if (is_image(name)) all.push_back(directory / name);
-  seen.num_images = static_cast<std::int64_t>(all.size());
-  look_at_sizes(all, seen);
-  seen.passed_over = names_beside(directory, seen);
-  return seen;
+  const LabelRows labels = label_rows(table);
+  std::vector<fs::path> places = {directory};
+  for (const std::string& folder : dataset::list_folder(directory).folders) places.push_back(directory / folder);
+  for (const fs::path& place : places) {
+    const std::optional<std::size_t> file = column_of_images(place, labels);
+    if (!file) continue;
+    if (!options.eval.empty())
+      throw core::Error("--eval names images, and the labels of " + place.string() + " are in a table")
+          .hint("an evaluation set needs a table of its own: docs/images.md has an example");
+    const std::size_t label = column_of_labels(labels, *file, options);
+    SeenImages seen{.train = place.string(), .eval = std::nullopt, .classes = {}};
+    seen.labels = {.table = table.string(), .file = labels.name_of(*file), .label = labels.name_of(label)};
+    std::map<std::string, std::int64_t> counts;
+    for (const auto& row : labels.rows)
+      if (label < row.size()) ++counts[row[label]];
+    seen.classes.assign(counts.begin(), counts.end());
+    sort_by_count(seen.classes);
+    check_classes(table.string() + ": column '" + seen.labels->label + "'", seen.classes);
+    std::vector<fs::path> all;
+    for (const std::string& name : dataset::list_folder(place).files)
+      if (is_image(name)) all.push_back(place / name);
+    seen.num_images = static_cast<std::int64_t>(all.size());
+    look_at_sizes(all, seen);
+    seen.passed_over = names_beside(directory, seen);
+    return seen;
+  }
+  return std::nullopt;
+}
+
+std::optional<NamedSet> set_of_name(std::string_view name) {
+  static const std::map<std::string, NamedSet> kSets = {{"train", NamedSet::train},     {"training", NamedSet::train},
+                                                        {"val", NamedSet::eval},        {"valid", NamedSet::eval},
+                                                        {"validation", NamedSet::eval}, {"eval", NamedSet::eval},
+                                                        {"evaluation", NamedSet::eval}, {"dev", NamedSet::eval},
+                                                        {"test", NamedSet::test},       {"testing", NamedSet::test}};
+  constexpr std::array<std::string_view, 7> kTails = {"dataset", "data", "sets", "set", "images", "imgs", "split"};
+  const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
+  std::string words = lower_case(std::string(name));
+  while (true) {
+    words.erase(std::find_if(words.rbegin(), words.rend(), is_letter).base(), words.end());
+    const std::string last(std::find_if_not(words.rbegin(), words.rend(), is_letter).base(), words.end());
+    if (const auto found = kSets.find(last); found != kSets.end()) return found->second;
+    const auto tail = std::find_if(kTails.begin(), kTails.end(), [&](auto one) { return words.ends_with(one); });
+    if (tail == kTails.end()) return std::nullopt;
+    words.resize(words.size() - tail->size());
+  }
 }
 
 }  // namespace trainctl::data_tools

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <initializer_list>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -25,6 +26,14 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMostRows = 200'000;
 constexpr double kWordsOfTexts = 6;  // on average, in a column of texts
 constexpr std::int64_t kMostClasses = 1'000;
+constexpr std::size_t kFewClasses = 4;  // which a few rows may have
+constexpr std::array kTextNames = {"text", "texts", "content", "document", "body"};
+constexpr std::array kIdNames = {"id", "idx", "index", "uuid", "guid", "url", "uri", "timestamp"};
+constexpr std::array kQuestionNames = {"instruction", "instructions", "question", "query", "prompt",
+                                       "problem",     "input",        "user",     "human", "source"};
+constexpr std::array kAnswerNames = {"output",    "outputs", "answer", "answers",  "response", "completion",
+                                     "assistant", "reply",   "gpt",    "solution", "chosen"};
+constexpr std::array kWordLists = {"tokens", "words"};
 constexpr std::array kLabelNames = {"label",  "labels", "class",   "target",  "category", "sentiment", "y",
                                     "income", "intent", "species", "outcome", "rating",   "survived"};
 
@@ -37,6 +46,9 @@ struct Column {
   bool numbers = true;
   bool dates = true;
   char decimal = '.';
+  bool is_index = false;                                   // of a pandas.DataFrame
+  std::string structure{};                                 // "array" or "object", if a member is one in any row
+  std::int64_t structure_line = 0;                         // the first such row
   std::unordered_map<std::string, std::int64_t> values{};  // at most kMostDistinct
 
   void add(std::string_view cell, bool is_text = false) {
@@ -58,13 +70,21 @@ struct Column {
     return num_present > 0 && !numbers && !dates &&
            static_cast<double>(num_words) > kWordsOfTexts * static_cast<double>(num_present);
   }
+  bool is_called(std::span<const char* const> names) const {
+    return std::find(names.begin(), names.end(), lower_case(name)) != names.end();
+  }
+  /// Returns whether most values differ from all others, as those of texts, names and numbers of rows do.
+  bool is_varied() const {
+    return values.size() > kFewClasses && 2 * static_cast<std::int64_t>(values.size()) > num_present;
+  }
+  /// Returns why the column is no input; "" if it is one.
+  std::string why_left_out() const {
+    if (is_index) return "the index of a pandas.DataFrame";
+    if (num_present == 0) return "no value in any row";
+    return structure.empty() ? "" : "an " + structure;
+  }
   const char* kind() const { return is_text() ? "text" : numbers ? "number" : dates ? "date" : "category"; }
 };
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 /// Returns how the user names columns.
 dataset::ColumnChoice choice_of(const InspectOptions& options) {
@@ -103,28 +123,29 @@ void read_table(std::string_view text, const fs::path& file, const InspectOption
 /// Adds the objects of JSON lines.
 void read_objects(std::string_view text, const fs::path& file, SeenRows& seen, std::vector<Column>& columns) {
   seen.is_jsonl = true;
-  while (!text.empty()) {
-    if (seen.num_rows == kMostRows) {
-      seen.is_part = true;
-      return;
-    }
-    const std::string_view line = core::trimmed(text.substr(0, text.find('\n')));
+  for (std::int64_t number = 1; !text.empty(); ++number) {
+    seen.is_part = seen.num_rows == kMostRows;
+    if (seen.is_part) break;
+    const std::string_view line = core::trimmed(text.substr(0, text.find('\n')), " \t\r");
     text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
     if (line.empty()) continue;
-    const auto object = core::parse_json_or_discard(line);
-    if (!object.is_object())
-      throw core::Error(file.string() + ": row " + std::to_string(seen.num_rows + 1) + " is no JSON object");
+    const auto object = core::parse_json_or_discard<nlohmann::ordered_json>(line);
+    if (!object.is_object()) throw core::Error(dataset::place_of(file, number) + ": this line is no JSON object");
     for (const auto& [name, value] : object.items()) {
       auto found = std::find_if(columns.begin(), columns.end(), [&](const Column& c) { return c.name == name; });
       if (found == columns.end()) {
         found = columns.emplace(columns.end());
         found->name = name;
-        found->num_missing = seen.num_rows;
+      }
+      if (value.is_structured() && found->structure.empty()) {
+        found->structure = value.type_name();
+        found->structure_line = number;
       }
       found->add(value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump());
     }
     ++seen.num_rows;
   }
+  for (Column& column : columns) column.num_missing = seen.num_rows - column.num_present;
 }
 
 /// Ends the reading of a file.
@@ -142,6 +163,7 @@ void read_parquet(const fs::path& file, SeenRows& seen, std::vector<Column>& col
       all.push_back(static_cast<int>(all.size()));
     }
     for (std::string& name : dataset::unique_names(std::move(names))) columns.emplace_back().name = std::move(name);
+    for (std::size_t i = 0; i < stored.size(); ++i) columns[i].is_index = stored[i].is_index;
     return all;
   };
   const auto use = [&](const dataset::ParquetRow& row) {
@@ -161,23 +183,93 @@ void read_parquet(const fs::path& file, SeenRows& seen, std::vector<Column>& col
   }
 }
 
-const Column& column_of(const std::vector<Column>& columns, const std::string& name, const fs::path& file) {
+/// Returns the columns that the user names by their names, where they were named by their numbers.
+InspectOptions with_names(InspectOptions options, const std::vector<Column>& columns, const fs::path& file) {
   std::vector<std::string> names;
-  for (const Column& column : columns) {
-    if (column.name == name) return column;
-    names.push_back(column.name);
-  }
-  throw core::Error(file.string() + ": there is no column '" + name + "'; the columns are " + core::list_words(names));
+  for (const Column& column : columns) names.push_back(column.name);
+  for (std::string* column : {&options.label, &options.text})
+    if (!column->empty()) *column = names[dataset::column_of(*column, names, file.string())];
+  return options;
 }
 
-/// Returns the column with the label: that of a usual name, else the last one without texts.
-const Column& guess_label(const std::vector<Column>& columns) {
+const Column& column_named(const std::vector<Column>& columns, const std::string& name) {
+  return *std::find_if(columns.begin(), columns.end(), [&](const Column& column) { return column.name == name; });
+}
+
+/// Returns the column with the label: that of a usual name, else the last one that has neither texts nor ids. Null if
+/// there is none.
+const Column* guess_label(const std::vector<Column>& columns) {
   for (const char* usual : kLabelNames)
     for (const Column& column : columns)
-      if (lower(column.name) == usual) return column;
-  const auto last =
-      std::find_if_not(columns.rbegin(), columns.rend(), [](const Column& column) { return column.is_text(); });
-  return last == columns.rend() ? columns.back() : *last;
+      if (lower_case(column.name) == usual) return &column;
+  const auto last = std::find_if_not(columns.rbegin(), columns.rend(), [](const Column& column) {
+    return column.is_text() || column.is_called(kIdNames) || column.name.ends_with("_id");
+  });
+  return last == columns.rend() ? nullptr : &*last;
+}
+
+/// Returns the column of texts that have no label: one with a usual name, beside which nothing has a label's name. Null
+/// if there is none.
+const Column* unlabelled_texts(const std::vector<Column>& columns, const Column* label) {
+  if (label != nullptr && (label->is_called(kLabelNames) || label->numbers || !label->is_varied())) return nullptr;
+  const auto texts = std::find_if(columns.begin(), columns.end(), [](const Column& column) {
+    return column.is_text() && column.is_called(kTextNames);
+  });
+  return texts == columns.end() ? nullptr : &*texts;
+}
+
+const Column* find_called(const std::vector<Column>& columns, std::span<const char* const> names) {
+  const auto found =
+      std::find_if(columns.begin(), columns.end(), [&](const Column& column) { return column.is_called(names); });
+  return found == columns.end() ? nullptr : &*found;
+}
+
+/// Refuses pairs of answers, and answers to questions: other kinds of datasets read them.
+void refuse_answers(const std::vector<Column>& columns, const fs::path& file) {
+  constexpr std::array kChosen = {"chosen"};
+  constexpr std::array kRejected = {"rejected"};
+  if (find_called(columns, kChosen) != nullptr && find_called(columns, kRejected) != nullptr)
+    throw core::Error(file.string() + ": 'chosen' and 'rejected' are answers, of which one is preferred, and no labels")
+        .hint(
+            "a trained network learns preferences from JSON lines (dataset.kind: preference, task.kind: dpo): "
+            "docs/guides/preferences.md");
+  const Column* question = find_called(columns, kQuestionNames);
+  const Column* answer = find_called(columns, kAnswerNames);
+  if (question == nullptr || answer == nullptr || answer->numbers) return;
+  if (!answer->is_varied() && answer->structure.empty()) return;
+  const bool has_input = lower_case(question->name) == "instruction" &&
+                         std::any_of(columns.begin(), columns.end(), [](const Column& c) { return c.name == "input"; });
+  throw core::Error(file.string() + ": '" + answer->name + "' has answers to '" + question->name + "', and no labels")
+      .hint("write conversations as JSON lines, and give --from these: jq -c '{prompt: " +
+            (has_input ? "(.instruction + \"\\n\" + .input)" : ".[\"" + question->name + "\"]") + ", completion: .[\"" +
+            answer->name + "\"]}' data.jsonl > chat.jsonl; or name a column of classes by --label");
+}
+
+/// Refuses lists in the place of a label.
+void refuse_lists(const std::vector<Column>& columns, const fs::path& file) {
+  const Column* words = find_called(columns, kWordLists);
+  const auto is_list = [&](const Column& column) { return &column != words && column.structure == "array"; };
+  if (const auto tags = std::find_if(columns.begin(), columns.end(), is_list);
+      words != nullptr && words->structure == "array" && tags != columns.end())
+    throw core::Error(dataset::place_of(file, words->structure_line) + ": '" + words->name + "' and '" + tags->name +
+                      "' are lists of words and of their tags")
+        .hint("dataset.kind: text_token_classification reads them: docs/reference.md");
+  const Column* label = find_called(columns, kLabelNames);
+  if (label != nullptr && !label->structure.empty())
+    throw core::Error(dataset::place_of(file, label->structure_line) + ": '" + label->name +
+                      "' should be a text or a number, but is an " + label->structure)
+        .hint("a text has one label; name another member by --label");
+}
+
+/// Moves the columns that are no inputs out of `columns`, except those that the user names.
+std::vector<Column> take_left_out(std::vector<Column>& columns, const InspectOptions& options) {
+  const auto is_used = [&](const Column& column) {
+    return column.name == options.label || column.name == options.text || column.why_left_out().empty();
+  };
+  const auto end = std::stable_partition(columns.begin(), columns.end(), is_used);
+  std::vector<Column> left_out(std::make_move_iterator(end), std::make_move_iterator(columns.end()));
+  columns.erase(end, columns.end());
+  return left_out;
 }
 
 /// Returns the column of texts with the most words per text; null if no column has texts.
@@ -222,31 +314,6 @@ bool is_value(const Column& label) {
   return label.values.size() > kMostNumberedClasses || (has_fractions && label.values.size() > 2);
 }
 
-/// Returns the file beside `file` whose name has the first of these words in place of `train` that any file has.
-std::optional<std::string> set_beside(const fs::path& file, std::initializer_list<const char*> words) {
-  const std::string name = file.filename().string();
-  const std::size_t place = name.find("train");
-  if (place == std::string::npos) return std::nullopt;
-  for (const char* word : words) {
-    const fs::path beside = file.parent_path() / (name.substr(0, place) + word + name.substr(place + 5));
-    if (fs::is_regular_file(beside)) return beside.string();
-  }
-  return std::nullopt;
-}
-
-/// Finds the sets beside a file: `validation` and `test` in place of `train`, or adult.test beside adult.data. A test
-/// set alone is taken for evaluation.
-void find_other_sets(const fs::path& file, const InspectOptions& options, SeenRows& seen) {
-  seen.eval = options.eval.empty() ? set_beside(file, {"eval", "valid", "validation", "val", "dev"})
-                                   : std::optional(options.eval);
-  seen.test = set_beside(file, {"test"});
-  if (const fs::path test = fs::path(file).replace_extension(".test");
-      file.extension() == ".data" && fs::is_regular_file(test))
-    seen.test = test.string();
-  if (!seen.eval) seen.eval = std::exchange(seen.test, std::nullopt);
-  if (seen.test == seen.eval) seen.test = std::nullopt;
-}
-
 void read_columns(const fs::path& file, const InspectOptions& options, SeenRows& seen, std::vector<Column>& columns) {
   const dataset::TextFormat format = dataset::format_of(file.string(), dataset::TextFormat::auto_);
   if (format == dataset::TextFormat::parquet) return read_parquet(file, seen, columns);
@@ -260,18 +327,33 @@ void read_columns(const fs::path& file, const InspectOptions& options, SeenRows&
 
 }  // namespace
 
-SeenRows inspect_rows(const fs::path& file, const InspectOptions& options) {
+SeenRows inspect_rows(const fs::path& file, const InspectOptions& asked) {
   SeenRows seen{.train = file.string(), .eval = std::nullopt, .columns = {}, .label = "", .classes = {}};
   std::vector<Column> columns;
-  read_columns(file, options, seen, columns);
+  read_columns(file, asked, seen, columns);
   if (seen.num_rows == 0) throw core::Error(file.string() + " has no rows");
+  const InspectOptions options = with_names(asked, columns, file);
+  if (options.label.empty()) {
+    refuse_answers(columns, file);
+    refuse_lists(columns, file);
+  }
+  const std::vector<Column> left_out = take_left_out(columns, options);
   if (columns.size() == 1 && seen.is_jsonl && columns.front().is_text()) {
     seen.text = columns.front().name;
     return seen;
   }
-  if (columns.size() < 2) throw core::Error(file.string() + " has one column; expected inputs and a label");
-  const Column& label = options.label.empty() ? guess_label(columns) : column_of(columns, options.label, file);
-  const Column* texts = options.text.empty() ? guess_text(columns, label) : &column_of(columns, options.text, file);
+  if (columns.size() < 2)
+    throw core::Error(file.string() + " has " + (columns.empty() ? "no column" : "one column") +
+                      (left_out.empty() ? "" : " with values") + "; expected inputs and a label");
+  const Column* guess = options.label.empty() ? guess_label(columns) : &column_named(columns, options.label);
+  if (const Column* texts = options.label.empty() ? unlabelled_texts(columns, guess) : nullptr) {
+    seen.text = texts->name;
+    return seen;
+  }
+  if (guess == nullptr)
+    throw core::Error(file.string() + ": no column looks like a label").hint("name the column by --label");
+  const Column& label = *guess;
+  const Column* texts = options.text.empty() ? guess_text(columns, label) : &column_named(columns, options.text);
   if (texts == nullptr && seen.is_jsonl) texts = &most_varied_words(columns, label, file);
   seen.label = label.name;
   seen.label_is_guessed = options.label.empty();
@@ -282,13 +364,44 @@ SeenRows inspect_rows(const fs::path& file, const InspectOptions& options) {
     throw core::Error(file.string() + ": column '" + label.name + "' has more than " +
                       core::format_count(kMostClasses) + " different values, too many for classes")
         .hint("name the column with the label by --label");
-  for (const Column& column : columns)
+  if (!seen.label_is_value) check_classes(file.string() + ": column '" + label.name + "'", seen.classes);
+  const auto add = [&](const Column& column, std::string why_left_out) {
     seen.columns.push_back({.name = column.name,
                             .kind = column.kind(),
                             .num_missing = column.num_missing,
-                            .num_distinct = static_cast<std::int64_t>(column.values.size())});
-  find_other_sets(file, options, seen);
+                            .num_distinct = static_cast<std::int64_t>(column.values.size()),
+                            .left_out = std::move(why_left_out)});
+  };
+  for (const Column& column : columns) add(column, "");
+  for (const Column& column : left_out) add(column, column.why_left_out());
   return seen;
+}
+
+bool has_values(const fs::path& file, const std::string& column) {
+  SeenRows seen{.train = "", .eval = std::nullopt, .columns = {}, .label = "", .classes = {}};
+  std::vector<Column> columns;
+  read_columns(file, {.label = column}, seen, columns);
+  return std::any_of(columns.begin(), columns.end(),
+                     [&](const Column& one) { return one.name == column && one.num_present > 0; });
+}
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+void check_classes(const std::string& subject, const Counts& classes) {
+  std::int64_t num_samples = 0;
+  for (const auto& [name, count] : classes) num_samples += count;
+  if (classes.size() == 1)
+    throw core::Error(subject + " has one label, '" + classes.front().first + "', for all samples")
+        .hint("classes are told apart; name another column by --label");
+  if (classes.size() > kFewClasses && 2 * std::ssize(classes) > num_samples)
+    throw core::Error(subject + " has " + core::format_count(classes.size()) + " different labels for " +
+                      core::format_count(num_samples) + " samples: these are no classes")
+        .hint(
+            "name the column with the label by --label; texts that answer texts are conversations "
+            "(docs/guides/chat.md), or of dataset.kind: text_seq2seq");
 }
 
 }  // namespace trainctl::data_tools

@@ -130,6 +130,10 @@ Suggestion experiment_of(const SeenImages& seen, const SuggestionOptions& option
 std::string seen_columns(const SeenRows& seen) {
   std::string text;
   for (const SeenColumn& column : seen.columns) {
+    if (!column.left_out.empty()) {
+      text += "#   " + in_comment(column.name) + ": left out, " + column.left_out + "\n";
+      continue;
+    }
     text += "#   " + in_comment(column.name) + ": " + (column.name == seen.label ? "the label" : column.kind) + ", " +
             core::format_count(column.num_distinct) + (column.num_distinct == kMostDistinct ? " or more" : "") +
             " different values";
@@ -152,6 +156,9 @@ std::string head_of(const SeenRows& seen) {
   if (const std::int64_t unlabelled = num_unlabelled(seen); unlabelled > 0)
     text += "# seen: " + core::format_count(unlabelled) +
             " rows without a label; a class called NA or None stands in quotes, or in dataset.class_names\n";
+  for (const std::string& set : seen.unlabelled)
+    text += "# seen: " + in_comment(set) + " has no labels in column " + in_comment(seen.label) +
+            "; trainctl predict takes it\n";
   if (seen.label_is_guessed)
     text += "# assumed: column " + in_comment(seen.label) + " is the label (--label names another)\n";
   return text + passed_over_line(seen.passed_over);
@@ -161,15 +168,28 @@ std::string metric_of(const SeenRows& seen) {
   return seen.label_is_value ? "loss" : are_uneven(seen.classes) ? "f1_macro" : "accuracy";
 }
 
+/// Returns the key that lists the inputs, where the dataset would take a column that is left out. An index it leaves
+/// out itself, and lists and objects are in no table.
+std::string features_of(const SeenRows& seen) {
+  config::Node features = config::Node::sequence({});
+  bool any_empty = false;
+  for (const SeenColumn& column : seen.columns) {
+    if (column.left_out.empty() && column.name != seen.label)
+      features.items.push_back(config::Node::scalar(column.name, config::ScalarStyle::quoted));
+    any_empty = any_empty || (!column.left_out.empty() && column.num_distinct == 0);
+  }
+  return any_empty ? "  features: " + config::emit_inline(features) + "\n" : "";
+}
+
 Suggestion table_experiment(const SeenRows& seen, const SuggestionOptions& options) {
   // Few steps on a small table don't reach the values of a regression, and dropout blurs them.
   const std::int64_t batch_size = batch_of(seen.label_is_value && seen.num_rows < 2000 ? 32 : 256, options);
   const bool misses_numbers = std::any_of(seen.columns.begin(), seen.columns.end(), [&](const SeenColumn& column) {
     return column.num_missing > 0 && (column.kind == "number" || column.kind == "date") && column.name != seen.label;
   });
-  std::string text = "name: " + scalar(options.name) +
-                     "\nseed: 1\ndataset:\n  kind: table\n  train: " + scalar(seen.train) + "\n" +
-                     evaluation(seen.eval, seen.num_rows, seen.test) + "  label: " + scalar(seen.label) + "\n";
+  std::string text =
+      "name: " + scalar(options.name) + "\nseed: 1\ndataset:\n  kind: table\n  train: " + scalar(seen.train) + "\n" +
+      evaluation(seen.eval, seen.num_rows, seen.test) + "  label: " + scalar(seen.label) + "\n" + features_of(seen);
   text += value_labels(seen);
   const std::int64_t unlabelled = num_unlabelled(seen);
   if (unlabelled > 0)
@@ -209,7 +229,7 @@ Suggestion experiment_of(const SeenRows& seen, const SuggestionOptions& options)
 }
 
 std::string files_of(const SeenTexts& seen) {
-  if (seen.patterns.empty()) return scalar(seen.path);
+  if (seen.patterns.empty()) return scalar(seen.train);
   config::Node list = config::Node::sequence({});
   for (const std::string& pattern : seen.patterns)
     list.items.push_back(config::Node::scalar(pattern, config::ScalarStyle::quoted));
@@ -225,11 +245,16 @@ Suggestion experiment_of(const SeenTexts& seen, const SuggestionOptions& options
       core::format_bytes(static_cast<double>(seen.num_bytes)) + "\n" +
       "# assumed: a language model that reads bytes; 'trainctl tokenize --train-bpe' learns a vocabulary\n" +
       passed_over_line(seen.passed_over);
+  const auto set = [&](const std::string& files) {
+    return "{files: " + files + (seen.member ? ", text: " + scalar(*seen.member) : "") + "}";
+  };
   std::string text =
-      "name: " + scalar(options.name) + "\nseed: 1\ndataset:\n  kind: text_lm\n  train: {files: " + files_of(seen) +
-      (seen.member ? ", text: " + scalar(*seen.member) : "") +
-      "}\n  eval_fraction: 0.1  # assumed: there is no set for evaluation\n  tokenizer: bytes\n  seq_len: " +
-      std::to_string(kLength) + "\n  batch_size: " + std::to_string(batch_size) + "\n";
+      "name: " + scalar(options.name) + "\nseed: 1\ndataset:\n  kind: text_lm\n  train: " + set(files_of(seen)) + "\n" +
+      (seen.eval ? "  eval: " + set(scalar(*seen.eval)) + "\n"
+                 : "  eval_fraction: 0.1  # assumed: there is no set for evaluation\n") +
+      (seen.test ? "  test: " + set(scalar(*seen.test)) + "  # for trainctl eval RUN --split test\n" : "") +
+      "  tokenizer: bytes\n  seq_len: " + std::to_string(kLength) + "\n  batch_size: " + std::to_string(batch_size) +
+      "\n";
   text += "model: {kind: gpt2, hidden_size: 128, num_layers: 4, num_heads: 4, max_position_embeddings: 256}\n";
   text += "optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0.1, clip_norm: 1, lr_scheduler: {kind: one_cycle}}\n";
   return {std::move(remarks), text + training(length, "loss")};
@@ -244,10 +269,11 @@ Suggestion experiment_of(const SeenChat& seen, const SuggestionOptions& options)
                         " turns, half of them in rows of at most " +
                         core::format_bytes(static_cast<double>(seen.median_bytes)) + "\n" +
                         "# assumed: no trained weights are at hand, and the network reads bytes. For a trained model: "
-                        "tokenizer: DIR, chat_template: null, model: {kind: llama, init_from: DIR}\n";
+                        "tokenizer: DIR, chat_template: null, model: {kind: llama, init_from: DIR}\n" +
+                        passed_over_line(seen.passed_over);
   std::string text = "name: " + scalar(options.name) +
                      "\nseed: 1\ndataset:\n  kind: chat\n  train: " + scalar(seen.train) + "\n" +
-                     evaluation(seen.eval, seen.num_rows) +
+                     evaluation(seen.eval, seen.num_rows, seen.test) +
                      "  tokenizer: bytes\n  chat_template: chatml\n  seq_len: " + std::to_string(kLength) +
                      "\n  batch_size: " + std::to_string(batch_size) + "\n";
   text += "model: {kind: gpt2, hidden_size: 128, num_layers: 4, num_heads: 4, max_position_embeddings: 512}\n";

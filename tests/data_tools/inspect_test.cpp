@@ -1,5 +1,7 @@
 #include "data_tools/inspect.h"
 
+#include <functional>
+
 #include "support/small_files.h"
 
 using namespace trainctl;
@@ -127,4 +129,35 @@ TEST_CASE("a column that is named needs a header", "[data_tools]") {
   const SeenRows seen = rows_of(file, {.label = "kind"});
   CHECK(seen.has_header);
   CHECK(seen.classes == Counts{{"cat", 2}, {"dog", 1}});
+}
+
+TEST_CASE("a first line of numbers is a header if the rows bear that out", "[data_tools][regression]") {
+  const TemporaryDirectory directory;
+  const auto has_header = [&](const std::string& first, const std::function<std::string(int)>& row) {
+    std::string text = first + "\n";
+    for (int i = 0; i < 60; ++i) text += row(i) + "\n";
+    return rows_of(directory.write("numbers.csv", text), {.label = "2"}).has_header;
+  };
+  const auto text = [](int number) { return std::to_string(number); };
+  const auto counted = [&](int i) { return text(i) + "," + text(i % 3) + "," + text(i % 5) + "," + text(i % 2); };
+  CHECK(has_header(",0,1,2", counted));
+  CHECK(has_header("1,2,3", [&](int i) { return text(i) + "," + text(i % 3) + "," + text(i % 2); }));
+  CHECK(has_header("0,1,2", [&](int i) { return text(i) + ".5," + text(i % 4) + (i % 2 == 0 ? ",b" : ",c"); }));
+  CHECK(has_header("country,2019,2020,2021", [&](int i) {
+    return "k" + text(i) + "," + text(300 + 7 * i) + "," + text(301 + 5 * i) + "," + text(309 + 9 * i);
+  }));
+  CHECK(has_header(",color,shape", [&](int i) { return text(i) + "," + "rgb"[i % 3] + "," + "ox"[i % 2]; }));
+  // Rows of consecutive numbers, and a first row with a missing value.
+  CHECK_FALSE(
+      has_header("0,1,2", [&](int i) { return text(3 * i + 3) + "," + text(3 * i + 4) + "," + text(3 * i + 5); }));
+  CHECK_FALSE(has_header("1,2", [&](int i) { return text(i % 7) + "," + text(i % 5); }));
+  CHECK_FALSE(has_header(",3,0", [&](int i) { return text(i) + ".25," + text(i % 5) + "," + text(i % 2); }));
+}
+
+TEST_CASE("labels that are nearly all different are no classes", "[data_tools][regression]") {
+  const TemporaryDirectory directory;
+  std::string rows = "size,owner\n";
+  for (int i = 0; i < 40; ++i) rows += std::to_string(i % 4) + ",owner " + std::to_string(i) + "\n";
+  CHECK_THAT(error_of([&] { rows_of(directory.write("owners.csv", rows)); }), Contains("these are no classes"));
+  CHECK_THAT(error_of([&] { rows_of(directory.write("same.csv", "x,label\n1,a\n2,a\n")); }), Contains("has one label"));
 }

@@ -1,12 +1,17 @@
 // An experiment for the user's data, with a batch that fits this machine's memory.
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
 #include <optional>
+#include <variant>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/terminal.h"
 #include "core/text.h"
 #include "data_tools/inspect.h"
+#include "dataset/sources.h"
 #include "engine.h"
 #include "plan/memory/kernel_workspaces.h"
 #include "plan/plan.h"
@@ -57,12 +62,74 @@ data_tools::Suggestion sized_experiment(const data_tools::SeenData& seen, const 
   return suggestion;
 }
 
+/// Returns whether opening the samples takes about as long as looking at them did.
+bool is_seen_whole(const data_tools::SeenData& seen) {
+  constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
+  if (const auto* rows = std::get_if<data_tools::SeenRows>(&seen)) return !rows->is_part;
+  if (const auto* chat = std::get_if<data_tools::SeenChat>(&seen)) return !chat->is_part;
+  if (const auto* texts = std::get_if<data_tools::SeenTexts>(&seen)) return texts->num_bytes <= kMostBytes;
+  return true;
+}
+
+/// A directory that lives as long as the object.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() : path_((std::filesystem::temp_directory_path() / "trainctl-XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr) throw core::system_error("make", path_);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// Opens the samples as training does, with a cache that is thrown away.
+void open_samples(dataset::SourceConfig source) {
+  const TemporaryDirectory cache;
+  std::visit(
+      [&](auto& kind) {
+        if constexpr (requires { kind.cache_dir = cache.path(); }) kind.cache_dir = cache.path();
+      },
+      source.value);
+  dataset::open_sources(source, {.evaluated = dataset::EvaluatedSet::test});
+}
+
+/// Refuses data of which no experiment can be made that trains.
+void check_suggestion(const data_tools::Suggestion& suggestion, const data_tools::SeenData& seen,
+                      const cli::ConfigNewOptions& call) {
+  std::string problem;
+  try {
+    const experiment::LoadedExperiment loaded = call.load(suggestion.text());
+    check_experiment(loaded);
+    if (is_seen_whole(seen)) open_samples(loaded.experiment.dataset.source);
+    return;
+  } catch (const core::ConfigError& error) {
+    problem = error.problems().front().message;
+  } catch (const core::Error& error) {
+    problem = error.text();
+  }
+  core::Error error("an experiment for " + call.from + " would not train: " + problem);
+  if (problem.find("try: ") == std::string::npos)
+    error.hint(std::holds_alternative<data_tools::SeenChat>(seen)
+                   ? "correct the row; where turns have tools or parts, chatml can't write them, and the template of a "
+                     "trained model may: docs/guides/chat.md"
+                   : "correct the data, or name other columns by --label and --text: docs/own_data.md");
+  throw error;
+}
+
 }  // namespace
 
 int run_config_new(const cli::EngineCall& call) {
   const auto& options = call.options<cli::ConfigNewOptions>();
   const data_tools::SeenData seen =
       data_tools::inspect(options.from, {.eval = options.eval, .label = options.label, .text = options.text});
+  check_suggestion(data_tools::suggested_experiment(seen, {.name = options.name}), seen, options);
   const data_tools::Suggestion suggestion = sized_experiment(seen, options);
   const std::string text = suggestion.text();
   if (options.output.empty()) {

@@ -11,6 +11,7 @@ namespace trainctl::engine {
 /// Prints where LibTorch was loaded from, and the kernels that this processor selects, as one JSON object.
 int run_doctor(const cli::EngineCall& call);
 /// Throws ConfigError where the config names what isn't there, and the Error that training would begin with.
+void check_experiment(const experiment::LoadedExperiment& loaded);
 int run_check(const cli::EngineCall& call);
 /// Trains the network at several widths, and prints how its values depend on them. Returns 1 if they do.
 int run_coordinate_check(const cli::EngineCall& call);
