@@ -14,8 +14,8 @@ std::string description_of(const SampleSpec& spec);
 /// core::Error if a caller asks for a batch. Throws core::Error if the text is no description.
 Datasets described_datasets(const std::string& description, const std::string& fingerprint);
 
-/// Returns how the classes, or the inputs made of a table's columns, differ from those that a model was trained with;
-/// "" if a sample means the same to it.
+/// Compares what samples mean to a model: the classes, and the inputs made of a table's columns. Returns how they
+/// differ from those of its training; "" if they don't.
 std::string changed_meaning(const SampleSpec& trained, const SampleSpec& now);
 
 }  // namespace trainctl::dataset

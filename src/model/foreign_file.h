@@ -26,8 +26,8 @@ class ForeignFile {
   /// For LibTorch's loaders. Outlives this object.
   std::unique_ptr<caffe2::serialize::ReadAdapterInterface> reader() const;
 
-  /// Does the work first in a child process with limits of time and memory: code that crashes, loops without end or
-  /// takes all memory is an Error that begins with `what`. Other errors are left to the work itself.
+  /// Does the work first in a child process with limits of time and memory. There, code that crashes, loops without end
+  /// or takes all memory is an Error that begins with `what`. Other errors are left to the work itself.
   void try_in_child(const std::string& what, const std::function<void()>& work) const;
 
  private:

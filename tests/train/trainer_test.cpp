@@ -50,7 +50,8 @@ TEST_CASE("what a schedule says and a run is too short for is told", "[train][re
              Contains("milestones go up to 30, and the run has 16 steps"));
   CHECK_THAT(told(shaped(optimizer::StepScheduleConfig{.step_size = 20})), Contains("changes nothing"));
   CHECK_THAT(told(shaped(optimizer::WsdScheduleConfig{.decay_ratio = 0.01})), Contains("changes nothing"));
-  CHECK_THAT(told(shaped(optimizer::CosineScheduleConfig{.min_lr = 0.5})), Contains("goes up to 0.4952, above the learning rate"));
+  CHECK_THAT(told(shaped(optimizer::CosineScheduleConfig{.min_lr = 0.5})),
+             Contains("goes up to 0.4952, above the learning rate"));
   CHECK_THAT(told({.warmup = 16}), Contains("never reaches optimizer.lr"));
   CHECK(told(shaped(optimizer::CosineScheduleConfig{})).empty());
   CHECK(told({.warmup = 4}).empty());

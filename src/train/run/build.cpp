@@ -104,8 +104,8 @@ StepSize step_size(const experiment::Experiment& experiment, const comm::Group& 
           .is_even = *samples % per_round == 0};
 }
 
-/// Tells of what a schedule says and a run of this length doesn't do: a warm-up as long as the run never reaches the
-/// learning rate that the file names, and what begins behind the last step doesn't happen.
+/// Tells of what a schedule says and a run of this length doesn't do. A warm-up as long as the run never reaches the
+/// learning rate that the file names. What begins behind the last step doesn't happen.
 void warn_of_schedule(const optimizer::ScheduleConfig& schedule, double peak_lr, const optimizer::RunLength& length,
                       std::vector<tracking::Notice>& notices) {
   const auto warn = [&](const std::string& what) {

@@ -10,8 +10,8 @@
 
 namespace trainctl::train {
 
-/// Returns how many sequences of equal length a sample has: a row of preferences has at least a pair of conversations,
-/// and each may have half of the row's tokens.
+/// Returns how many sequences of equal length a sample has. A row of preferences has at least a pair of conversations,
+/// each of which may have half of the row's tokens.
 std::int64_t sequences_per_sample(const dataset::SampleSpec& samples);
 
 /// Returns what a network must know of its samples. A value to predict is one output.
