@@ -47,7 +47,7 @@ CAPS = {
 # for: none of them is a fault of the file.
 WARNINGS_OF_RUN = re.compile(
     r"\bthis (CPU|machine)\b|\bof the time goes into\b|\bthey wait for it\b|\bno step for\b"
-    r"|\bwarmup takes 1 epochs, and the run has 1\b"
+    r"|\bwarmup takes 1, and the run has 1 epochs\b"
     r"|\boptimizer\.lr_scheduler(\.milestones go up to| changes nothing: the rate would change behind the last step)\b"
 )
 

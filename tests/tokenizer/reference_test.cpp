@@ -124,7 +124,7 @@ void compare(const fs::path& directory, const std::string& name, std::size_t sha
   const auto tokenizer = load_tokenizer(path);
   const std::vector<std::string> chunks = chunks_of(directory / "corpus.bin");
   const std::vector<std::int32_t> numbers = numbers_of(directory / (name + ".bin"));
-  const bool is_library = name == "sentencepiece";
+  const bool is_library = name.starts_with("sentencepiece");
   const EncodeOptions options{is_library ? SpecialTokens::leave_out : SpecialTokens::add, std::nullopt};
   std::size_t at = 0, num_different = 0, num_bytes = 0;
   for (std::size_t i = 0; i < chunks.size(); i += share) {
