@@ -188,7 +188,7 @@ def csv_case(path):
         return case
     if not isinstance(frame.index, pd.RangeIndex):
         return None  # rows are longer than the header, and pandas takes their first cells for an index
-    frame.columns = [str(number) if str(name).startswith("Unnamed: ") else str(name) for number, name in enumerate(frame.columns, 1)]
+    frame.columns = [str(name) for name in frame.columns]
     texts = pd.read_csv(path, dtype=str, **reading).set_axis(frame.columns, axis=1)  # labels are as they are written
     labels = [name for name in frame.columns if all(isinstance(text, str) and text == text.strip() for text in texts[name])]
     if frame.shape[1] < 2 or len(frame) == 0 or not labels:
