@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "model/foreign_file.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::exporters {
 namespace {
@@ -62,6 +63,7 @@ class LoadedFile final : public TorchScriptFile {
   at::Tensor run(const std::vector<at::Tensor>& inputs) override {
     const auto forward_without_values = [&] {
       model::run_without_values([&] {
+        const runtime::FakeTinyTensors all;
         std::vector<at::Tensor> shapes;
         for (const at::Tensor& input : inputs) shapes.push_back(at::empty_like(input));
         run_forward(module_, shapes, file_.path());

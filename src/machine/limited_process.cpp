@@ -22,6 +22,7 @@ namespace trainctl::machine {
 namespace {
 
 constexpr int kSocketOfChild = 3;
+constexpr int kPatience = 10;  // a child that waits for good ends after so many times its time of the CPU
 constexpr char kAnswer = 'a';
 constexpr char kError = 'e';
 constexpr char kOutOfMemory = 'm';
@@ -78,6 +79,12 @@ void limit(int resource, rlim_t value) {
   ::setrlimit(static_cast<__rlimit_resource>(resource), &limits);
 }
 
+void set_timer(int which, std::chrono::seconds time) {
+  itimerval timer{};
+  timer.it_value.tv_sec = time.count();
+  ::setitimer(static_cast<__itimer_which>(which), &timer, nullptr);
+}
+
 std::pair<char, std::string> answered(const LimitedProcess::Answer& answer, const std::string& request) {
   try {
     return {kAnswer, answer(request)};
@@ -96,7 +103,7 @@ std::pair<char, std::string> answered(const LimitedProcess::Answer& answer, cons
 [[noreturn]] void serve(int socket, const LimitedProcess::Answer& answer, const ProcessLimits& limits,
                         std::size_t present_bytes) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) ::signal(signal, SIG_IGN);
-  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGPROF}) ::signal(signal, SIG_DFL);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGPROF, SIGALRM}) ::signal(signal, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -108,12 +115,11 @@ std::pair<char, std::string> answered(const LimitedProcess::Answer& answer, cons
   limit(RLIMIT_FSIZE, 0);
   limit(RLIMIT_CORE, 0);
   while (const auto request = receive_message(kSocketOfChild)) {
-    itimerval time{};
-    time.it_value.tv_sec = limits.time.count();
-    ::setitimer(ITIMER_PROF, &time, nullptr);
+    set_timer(ITIMER_PROF, limits.time);
+    set_timer(ITIMER_REAL, kPatience * limits.time);
     const auto [kind, text] = answered(answer, request->second);
-    time = {};
-    ::setitimer(ITIMER_PROF, &time, nullptr);
+    set_timer(ITIMER_PROF, {});
+    set_timer(ITIMER_REAL, {});
     if (!send_message(kSocketOfChild, kind, text)) break;
   }
   ::_exit(0);
@@ -183,6 +189,9 @@ std::string LimitedProcess::ask(const std::string& request) {
     const int signal = child->wait();
     if (signal == SIGPROF)
       throw LimitReached("takes more than " + std::to_string(limits_.time.count()) + " s; does it loop without end?");
+    if (signal == SIGALRM)
+      throw core::Error("its process gives no answer within " + std::to_string(kPatience * limits_.time.count()) +
+                        " s");
     throw LimitReached("ends its process by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")");
   }
   {

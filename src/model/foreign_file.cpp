@@ -1,5 +1,6 @@
 #include "model/foreign_file.h"
 
+#include <ATen/Parallel.h>
 #include <minizip/unzip.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/ir.h>
@@ -127,6 +128,7 @@ void ForeignFile::try_in_child(const std::string& what, const std::function<void
   const machine::ProcessLimits limits{.time = std::chrono::seconds(5 + size / kBytesPerSecond),
                                       .memory_bytes = (std::size_t{512} << 20) + 2 * size};
   const auto answer = [&](const std::string&) {
+    at::set_num_threads(1);  // the threads of OpenMP aren't there in a copy of the process
     work();
     return std::string();
   };

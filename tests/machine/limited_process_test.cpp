@@ -48,6 +48,14 @@ TEST_CASE("a limited process tells an exception, and goes on", "[machine]") {
   CHECK(process.ask("good") == "good");
 }
 
+TEST_CASE("a limited process that waits for good ends", "[machine]") {
+  const auto wait = [](const std::string&) -> std::string {
+    ::pause();
+    return "";
+  };
+  CHECK(what_of(wait, {.time = std::chrono::seconds(1)}) == "error: its process gives no answer within 10 s");
+}
+
 TEST_CASE("a limited process reaches its limits alone", "[machine]") {
   CHECK(what_of(
             [](const std::string&) -> std::string {
