@@ -19,6 +19,13 @@ train: {steps: 4, eval_every: 4}
 checkpoint: {every: 4}
 device: {kind: cpu}
 """
+IMAGES = """
+name: images
+dataset: {kind: synthetic_images, num_samples: 32, num_eval_samples: 0, channels: 1, height: 16, width: 16, num_classes: 4, batch_size: 8, num_workers: 1}
+model: {kind: mlp, hidden: [8]}
+train: {steps: 2}
+device: {kind: cpu}
+"""
 ROWS = "x,y\n1,2\n-3,4\n"
 
 
@@ -118,10 +125,10 @@ class HostileArtefacts(unittest.TestCase):
                 out.writestr(entry.filename, content)
         self.check_refused(path, "endless.pt is")
 
-    def with_code(self, name, change):
-        """The exported network with other code of its `forward`."""
+    def with_code(self, network, name, change):
+        """An exported network with other code of its `forward`."""
         path = self.root / name
-        with zipfile.ZipFile(self.root / "model.pt") as archive, zipfile.ZipFile(path, "w") as out:
+        with zipfile.ZipFile(network) as archive, zipfile.ZipFile(path, "w") as out:
             for entry in archive.infolist():
                 content = archive.read(entry)
                 if b"def forward" in content:
@@ -137,19 +144,20 @@ class HostileArtefacts(unittest.TestCase):
             "deep.pt": (before_return(f"y = {'(' * 200_000}1{')' * 200_000}"), "ends its process by signal 11"),
             "signs.pt": (before_return(f"y = {'-' * 200_000}1"), "ends its process by signal 11"),
             "loop.pt": (lambda code: code.replace("    return ", endless.format("i = 0", "i = torch.add(i, 0)"), 1), "does it loop without end?"),
-            "list.pt": (lambda code: code.replace("    return ", endless.format("a = annotate(List[int], [])", "_0 = torch.append(a, 0)"), 1),
+            "list.pt": (lambda code: code.replace("    return ", endless.format("a = annotate(List[int], [])", "_9 = torch.append(a, 0)"), 1),
                         "MiB of memory|loop without end"),
         }
-        experiment = TABLE.replace("ROOT", str(self.root)).replace("{kind: mlp, hidden: [8]}", "{kind: torchscript, path: NET}")
+        images = write_experiment(self.root, IMAGES, "images.yaml")
+        self.command("train", images, "--run-dir", self.root / "images")
+        self.command("export", images, "--checkpoint", self.root / "images", "--format", "torchscript", "--output", self.root / "images.pt")
         for name, (change, words) in cases.items():
-            path = self.with_code(name, change)
-            used = self.use(path)
-            if name != "loop.pt":  # LibTorch leaves a loop out that gives nothing, where it may rewrite the code
+            if "signal" in words:  # LibTorch leaves a loop out that gives nothing, where it may rewrite the code
+                used = self.use(self.with_code(self.root / "model.pt", name, change))
                 self.assertEqual(used.returncode, 1, (name, used.stderr))
                 self.assertRegex(used.stderr, words)
-            config = write_experiment(self.root, experiment.replace("NET", str(path)), f"{name}.yaml")
-            result = run("check", config, cwd=self.root)
-            self.assertEqual(result.returncode, 2, (name, result.stderr))
+            network = self.with_code(self.root / "images.pt", f"own_{name}", change)
+            result = run("plan", images, "--set", f"model={{kind: torchscript, path: {network}}}", cwd=self.root)
+            self.assertEqual(result.returncode, 1, (name, result.stderr))
             self.assertRegex(result.stderr, words)
 
     def test_an_entry_that_becomes_a_thousand_times_as_large_is_refused(self):
