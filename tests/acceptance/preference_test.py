@@ -92,6 +92,13 @@ class Preferences(unittest.TestCase):
         self.assertAlmostEqual(losses[0], math.log(2), 5)
         self.assertNotAlmostEqual(losses[-1], math.log(2), 5)
 
+    def test_half_of_a_row_is_compared_with_the_positions(self):
+        trained = run("train", self.config, "--run-dir", "half", *SMALL, "--set", "dataset.seq_len=384", cwd=self.root)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        longer = run("train", self.config, "--run-dir", "longer", *SMALL, "--set", "dataset.seq_len=386", cwd=self.root)
+        self.assertEqual(longer.returncode, 1)
+        self.assertIn("sequences have up to 193 tokens, but model gpt2 has positions for 192", longer.stderr)
+
     def test_the_other_commands_take_the_experiment(self):
         shown = run("data", "preview", self.config, "-n", 1, cwd=self.root)
         self.assertIn("pair 1, chosen", shown.stdout + shown.stderr)
@@ -104,13 +111,6 @@ class Preferences(unittest.TestCase):
 
 
 class Wrong(InScratch):
-    def test_half_of_a_row_is_compared_with_the_positions(self):
-        trained = run("train", self.config, "--run-dir", "half", *SMALL, "--set", "dataset.seq_len=512", cwd=self.root)
-        self.assertEqual(trained.returncode, 0, trained.stderr)
-        longer = run("train", self.config, "--run-dir", "longer", *SMALL, "--set", "dataset.seq_len=514", cwd=self.root)
-        self.assertEqual(longer.returncode, 1)
-        self.assertIn("sequences have up to 257 tokens, but model gpt2 has positions for 256", longer.stderr)
-
     def test_a_row_that_is_no_pair_is_named(self):
         config = write_pairs(self.root, [pair(1), {"prompt": "Hm?", "chosen": "a"}])
         write_inputs(self.root)
