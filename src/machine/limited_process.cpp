@@ -190,7 +190,7 @@ std::string LimitedProcess::ask(const std::string& request) {
     if (signal == SIGPROF)
       throw LimitReached("takes more than " + std::to_string(limits_.time.count()) + " s; does it loop without end?");
     if (signal == SIGALRM)
-      throw core::Error("its process gives no answer within " + std::to_string(kPatience * limits_.time.count()) +
+      throw core::Error("the process gives no answer within " + std::to_string(kPatience * limits_.time.count()) +
                         " s");
     throw LimitReached("ends its process by signal " + std::to_string(signal) + " (" + ::strsignal(signal) + ")");
   }

@@ -82,8 +82,8 @@ class Completion(InScratch):
         super().setUp()
         write_experiment(self.root)
         (self.root / RUN / "checkpoints/step_00000060").mkdir(parents=True)
-        (self.root / "runs/a/$(touch RAN)").mkdir(parents=True)
-        (self.root / "runs/a/$(touch RAN)/metrics.jsonl").touch()
+        (self.root / "named/a/$(touch RAN)").mkdir(parents=True)
+        (self.root / "named/a/$(touch RAN)/metrics.jsonl").touch()
 
     def in_shell(self, shell):
         if not shutil.which(shell):
@@ -93,7 +93,7 @@ class Completion(InScratch):
                 with self.subTest(typed):
                     terminal.type("\x15" + typed + "\t")  # Ctrl-U empties the line
                     self.assertTrue(terminal.shows(shown), terminal.output)
-            terminal.type("\x15trainctl report runs/a/\t")
+            terminal.type("\x15trainctl report named/a/\t")
             self.assertTrue(terminal.shows("touch"), terminal.output)
             terminal.type("\necho is'-'over\n")
             self.assertTrue(terminal.shows("is-over"), terminal.output)

@@ -53,7 +53,7 @@ TEST_CASE("a limited process that waits for good ends", "[machine]") {
     ::pause();
     return "";
   };
-  CHECK(what_of(wait, {.time = std::chrono::seconds(1)}) == "error: its process gives no answer within 10 s");
+  CHECK(what_of(wait, {.time = std::chrono::seconds(1)}) == "error: the process gives no answer within 10 s");
 }
 
 TEST_CASE("a limited process reaches its limits alone", "[machine]") {
