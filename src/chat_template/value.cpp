@@ -101,7 +101,7 @@ Value Value::from_json(const nlohmann::ordered_json& json) {
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_float()) {
     const auto number = json.get<double>();
-    // Of an integer of more than 64 bits the value has lost digits.
+    // The value of an integer of more than 64 bits has lost digits.
     if (std::abs(number) >= 0x1p63) throw TemplateProblem("the number " + json.dump() + " has more than 64 bits");
     return number;
   }

@@ -182,7 +182,7 @@ class IndexBuilder {
                         (json.is_object() ? " has no member '" + members_.label_member + "'" : " is no JSON object"))
           .hint("dataset.label_member says which member is the label");
     const nlohmann::json& value = json[members_.label_member];
-    // Of an integer of more than 64 bits the value has lost digits.
+    // The value of an integer of more than 64 bits has lost digits.
     if (value.is_number_float() && std::abs(value.get<double>()) >= 0x1p63)
       throw core::Error(place(pending_.key, member.offset) + ": the label in " + member.name +
                         " is a number of more than 64 bits")

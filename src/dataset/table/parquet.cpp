@@ -35,7 +35,7 @@ void read_parquet(const std::filesystem::path& file, std::int64_t most_rows, Tab
     std::vector<std::string> names;
     for (const ParquetColumn& column : columns) names.push_back(column.name);
     names = unique_names(std::move(names));
-    // Those of the table: without the index of a pandas.DataFrame, unless the user names it.
+    // The table's columns lack the index of a pandas.DataFrame, unless the user names it.
     std::vector<int> places;
     std::vector<std::string> header;
     std::vector<std::optional<ColumnKind>> kinds;

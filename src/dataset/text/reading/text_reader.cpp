@@ -102,7 +102,7 @@ std::string member_text(const nlohmann::json& object, const std::string& name, c
     throw core::Error(place + ": this object has no member '" + name + "'; it has " + core::list_words(names));
   }
   if (found->is_string()) return found->get<std::string>();
-  // Of an integer of more than 64 bits the value has lost digits.
+  // The value of an integer of more than 64 bits has lost digits.
   if (found->is_number_float() && std::abs(found->get<double>()) >= 0x1p63)
     throw core::Error(place + ": '" + name + "' is a number of more than 64 bits")
         .hint("write it as a text, in quotes");
