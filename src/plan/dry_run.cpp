@@ -14,7 +14,6 @@
 #include "dataset/batch_spec.h"
 #include "plan/fake/fake_group.h"
 #include "plan/fake/fake_loader.h"
-#include "plan/fake/meta_operators.h"
 #include "plan/memory/kernel_calls.h"
 #include "plan/memory/kernel_memory.h"
 #include "plan/memory/memory_tracker.h"
@@ -303,7 +302,6 @@ DryRunStep run_pipeline(const experiment::Experiment& experiment, const DryRunOp
 }  // namespace
 
 DryRunStep dry_run_step(const experiment::Experiment& experiment, const DryRunOptions& options) {
-  add_meta_operators();
   try {
     if (experiment.distributed.pipeline > 1) return run_pipeline(experiment, options);
     PipelinePlace alone;
@@ -315,7 +313,6 @@ DryRunStep dry_run_step(const experiment::Experiment& experiment, const DryRunOp
 }
 
 void dry_build(const experiment::Experiment& given) {
-  add_meta_operators();
   experiment::Experiment experiment = given;
   experiment.distributed = distributed::without_parts(experiment.distributed);
   PipelinePlace alone;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "runtime/meta_operators.h"
 #include "runtime/operator_arguments.h"
 
 namespace trainctl::runtime {
@@ -341,6 +342,7 @@ FakeTensorScope::FakeTensorScope(c10::Device device, std::shared_ptr<FakeTensorA
   core::ensure(current == nullptr, "a thread has one HollowScope");
   install_allocator();
   intercept_composed();
+  add_meta_operators();
   current = new ThreadState{.device = device, .account = std::move(account), .scratch = std::move(scratch)};
   c10::impl::tls_set_dispatch_key_included(kFactories, true);
   c10::impl::tls_set_dispatch_key_included(kOperators, true);

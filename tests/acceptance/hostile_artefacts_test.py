@@ -156,9 +156,10 @@ class HostileArtefacts(unittest.TestCase):
                 self.assertEqual(used.returncode, 1, (name, used.stderr))
                 self.assertRegex(used.stderr, words)
             network = self.with_code(self.root / "images.pt", f"own_{name}", change)
-            result = run("plan", images, "--set", f"model={{kind: torchscript, path: {network}}}", cwd=self.root)
-            self.assertEqual(result.returncode, 1, (name, result.stderr))
-            self.assertRegex(result.stderr, words)
+            for command in ("plan", "train"):
+                result = run(command, images, "--set", f"model={{kind: torchscript, path: {network}}}", cwd=self.root)
+                self.assertEqual(result.returncode, 1, (name, command, result.stderr))
+                self.assertRegex(result.stderr, words)
 
     def test_an_entry_that_becomes_a_thousand_times_as_large_is_refused(self):
         path = self.root / "bomb.pt"

@@ -1,4 +1,4 @@
-#include "plan/fake/meta_operators.h"
+#include "runtime/meta_operators.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
@@ -14,10 +14,10 @@
 #include <tuple>
 #include <vector>
 
-#include "plan/fake/meta_losses.h"
 #include "runtime/fake_tensor.h"
+#include "runtime/meta_losses.h"
 
-namespace trainctl::plan {
+namespace trainctl::runtime {
 namespace {
 
 using at::Tensor;
@@ -113,7 +113,7 @@ Three native_layer_norm_backward(const Tensor&, const Tensor& input, at::IntArra
 void choose_attention(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const std::size_t first = stack->size() - op.schema().arguments().size();
   const Tensor query = (*stack)[first].toTensor();
-  if (!runtime::is_fake(query)) {
+  if (!is_fake(query)) {
     op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::CustomRNGKeyId),
                        stack);
     return;
@@ -390,4 +390,4 @@ void add_meta_operators() {
   (void)libraries;
 }
 
-}  // namespace trainctl::plan
+}  // namespace trainctl::runtime

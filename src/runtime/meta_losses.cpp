@@ -1,4 +1,4 @@
-#include "plan/fake/meta_losses.h"
+#include "runtime/meta_losses.h"
 
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@
 #include <optional>
 #include <tuple>
 
-namespace trainctl::plan {
+namespace trainctl::runtime {
 namespace {
 
 using at::Tensor;
@@ -45,4 +45,4 @@ void add_meta_losses(torch::Library& aten) {
   aten.impl("log_sigmoid_backward", &log_sigmoid_backward);
 }
 
-}  // namespace trainctl::plan
+}  // namespace trainctl::runtime
