@@ -31,7 +31,7 @@ PUBLIC = {
     "layer_graph": ["infer.h", "inspect.h", "shape.h"],
     "pipeline": ["operations.h", "schedule.h", "timeline.h"],
     "dataset": ["calibration.h", "chat_prompt.h", "description.h", "first_rows.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "batch_spec.h", "prepare.h", "seq2seq_prompt.h", "shown_sample.h", "shown_text.h", "sources.h", "standardization.h", "loader/loader.h"],
-    "model": ["deferred_weight_gradients.h", "foreign_file.h", "layer.h", "adapter_json.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/linear.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "transformers_keys.h", "llama_families.h", "llama_json.h", "lora.h", "placement.h", "sequence.h", "traits.h", "layer_list/operators.h", "layers/layer_norm.h", "layers/rms_norm.h"],
+    "model": ["deferred_weight_gradients.h", "foreign_file.h", "layer.h", "adapter_json.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/linear.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "transformers_keys.h", "llama_families.h", "llama_json.h", "lora.h", "placement.h", "sequence.h", "torch_archive.h", "traits.h", "layer_list/operators.h", "layers/layer_norm.h", "layers/rms_norm.h"],
     "task": ["examples.h", "metric.h", "micro_batch.h"],
     "optimizer": ["schedule.h"],
     "distributed": ["kinds.h"],

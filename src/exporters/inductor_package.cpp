@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "machine/cpu.h"
-#include "model/foreign_file.h"
+#include "model/torch_archive.h"
 
 namespace trainctl::exporters {
 namespace {

@@ -1,7 +1,6 @@
 #include "model/foreign_file.h"
 
 #include <ATen/Parallel.h>
-#include <minizip/unzip.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/inliner.h>
@@ -11,57 +10,17 @@
 #include <array>
 #include <chrono>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <string_view>
-#include <type_traits>
-#include <vector>
 
 #include "core/error.h"
 #include "core/terminal.h"
-#include "core/text.h"
 #include "machine/limited_process.h"
+#include "model/torch_archive.h"
 #include "runtime/fake_tensor.h"
 
 namespace trainctl::model {
 namespace {
-
-using Archive = std::unique_ptr<std::remove_pointer_t<unzFile>, int (*)(unzFile)>;
-
-void check_name(const std::string& name) {
-  const bool leads_out = name.starts_with('/') || name.find("..") != std::string::npos ||
-                         name.find('\\') != std::string::npos || name.find('\0') != std::string::npos;
-  if (leads_out) throw core::Error("an entry of the archive has the name `" + name + "`, which leads out of it");
-}
-
-/// Reads the archive's current entry to its end, and throws if it is damaged.
-void check_entry(unzFile archive, std::vector<char>& buffer) {
-  unz_file_info64 info{};
-  if (unzGetCurrentFileInfo64(archive, &info, buffer.data(), buffer.size(), nullptr, 0, nullptr, 0) != UNZ_OK)
-    throw core::Error("the archive's directory is damaged");
-  const std::string name(buffer.data(), info.size_filename);
-  check_name(name);
-  if (info.compression_method != 0 && info.compression_method != Z_DEFLATED)
-    throw core::Error("entry `" + name + "` of the archive: unknown compression, got method " +
-                      std::to_string(info.compression_method) + "; expected 0 or 8");
-  constexpr ZPOS64_T kLarge = ZPOS64_T{64} << 20;
-  constexpr ZPOS64_T kMostInflated = 100;
-  if (info.uncompressed_size > kLarge && info.uncompressed_size / kMostInflated > info.compressed_size)
-    throw core::Error("entry `" + name + "` of the archive has " +
-                      core::format_bytes(static_cast<double>(info.compressed_size)) + ", which become " +
-                      core::format_bytes(static_cast<double>(info.uncompressed_size)) +
-                      "; PyTorch stores tensors as they are");
-  if (unzOpenCurrentFile(archive) != UNZ_OK) throw core::Error("entry `" + name + "` of the archive is damaged");
-  ZPOS64_T done = 0;
-  int count = 0;
-  while ((count = unzReadCurrentFile(archive, buffer.data(), static_cast<unsigned>(buffer.size()))) > 0)
-    done += static_cast<ZPOS64_T>(count);
-  // The sum is compared where all was read.
-  const int closed = unzCloseCurrentFile(archive);
-  if (count < 0 || done != info.uncompressed_size) throw core::Error("entry `" + name + "` of the archive is damaged");
-  if (closed != UNZ_OK)
-    throw core::Error("entry `" + name + "` of the archive is damaged: another checksum than in the directory");
-}
 
 class MappedReader final : public caffe2::serialize::ReadAdapterInterface {
  public:
@@ -103,15 +62,6 @@ bool refuse_in(const torch::jit::Block& block, const std::string& path) {
 }
 
 }  // namespace
-
-void check_archive(const std::filesystem::path& path) {
-  const Archive archive(unzOpen64(path.c_str()), unzClose);
-  if (archive == nullptr) throw core::Error("the file is cut off, or no archive");
-  std::vector<char> buffer(std::size_t{std::numeric_limits<std::uint16_t>::max()} + 1);  // for any name
-  int state = unzGoToFirstFile(archive.get());
-  for (; state == UNZ_OK; state = unzGoToNextFile(archive.get())) check_entry(archive.get(), buffer);
-  if (state != UNZ_END_OF_LIST_OF_FILE) throw core::Error("the archive's directory is damaged");
-}
 
 ForeignFile::ForeignFile(std::filesystem::path path)
     : path_(std::move(path)), content_(std::make_shared<core::MappedFile>(path_)) {

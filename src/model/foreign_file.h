@@ -13,11 +13,7 @@
 
 namespace trainctl::model {
 
-/// Reads every entry of a zip archive and compares its CRC-32, since LibTorch's reader compares no checksums. Damage,
-/// names that lead out of the archive, and entries that are much larger than what is stored of them are Errors.
-void check_archive(const std::filesystem::path& path);
-
-/// A checked archive as memory, so that a child process can read it, too, which may open no file.
+/// An archive that check_archive() passed, as memory, so that a child process can read it, too, which may open no file.
 class ForeignFile {
  public:
   explicit ForeignFile(std::filesystem::path path);

@@ -37,10 +37,10 @@ bool is_of_program(std::string_view record) {
 /// A file's object, and where its storages lie.
 struct Content {
   Pickle pickle;
-  std::map<std::string, FileRange> storages;
+  std::map<std::string, model::FileRange> storages;
 };
 
-void check_stored(const FileRange& range) {
+void check_stored(const model::FileRange& range) {
   if (!range.is_stored)
     throw core::Error("the archive's records are compressed or encrypted; expected them as torch.save stores them")
         .hint("write the file with torch.save, and not with another archiver");
@@ -48,7 +48,7 @@ void check_stored(const FileRange& range) {
 
 /// Reads the archive of PyTorch 1.6 and later: NAME/data.pkl, and storages as NAME/data/KEY.
 Content read_archive(const fs::path& path, Bytes file) {
-  const std::map<std::string, FileRange> records = list_archive(path, file.size());
+  const std::map<std::string, model::FileRange> records = model::list_archive(path);
   std::optional<std::string> prefix;
   for (const auto& [name, range] : records) {
     if (is_of_program(name))
@@ -59,7 +59,7 @@ Content read_archive(const fs::path& path, Bytes file) {
     prefix = name.substr(0, name.size() - kPickle.size());
   }
   if (!prefix) throw core::Error("the file is a zip archive without data.pkl; expected one of torch.save");
-  const auto bytes_of = [&](const FileRange& range) {
+  const auto bytes_of = [&](const model::FileRange& range) {
     check_stored(range);
     return file.subspan(range.begin, range.size);
   };
@@ -115,7 +115,7 @@ Content read_legacy(Bytes file) {
       throw core::Error("storage " + shown(storage->first) + " has " + std::to_string(count) + " elements, " +
                         std::to_string(storage->second.num_elements) + " by its description, and the file has " +
                         core::format_bytes(static_cast<double>(file.size() - position)) + " left");
-    content.storages.emplace(storage->first, FileRange{.begin = position, .size = size});
+    content.storages.emplace(storage->first, model::FileRange{.begin = position, .size = size});
     position += size;
   }
   return content;
@@ -218,7 +218,7 @@ bool is_torch_weights(const fs::path& path) {
   std::ifstream(path, std::ios::binary).get(first);
   if (first != kZip.front()) return true;
   try {
-    const std::map<std::string, FileRange> records = list_archive(path, fs::file_size(path));
+    const std::map<std::string, model::FileRange> records = model::list_archive(path);
     const auto any = [&](auto is) {
       return std::ranges::any_of(records, [&](const auto& record) { return is(record.first); });
     };

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "core/mapped_file.h"
+#include "model/torch_archive.h"
 #include "pretrained/pickle.h"
-#include "pretrained/torch_archive.h"
 
 namespace trainctl::pretrained {
 
@@ -30,7 +30,7 @@ StorageRef storage_of(const Pickle& pickle, PickleId id);
 class TorchStorages {
  public:
   /// `ranges`: where the storages lie in the file, by their keys.
-  TorchStorages(std::shared_ptr<core::MappedFile> file, std::map<std::string, FileRange> ranges)
+  TorchStorages(std::shared_ptr<core::MappedFile> file, std::map<std::string, model::FileRange> ranges)
       : file_(std::move(file)), ranges_(std::move(ranges)) {}
 
   /// Returns whether a value is a call that makes a tensor or a parameter.
@@ -47,7 +47,7 @@ class TorchStorages {
   Memory memory(const StorageRef& storage);
 
   std::shared_ptr<core::MappedFile> file_;
-  std::map<std::string, FileRange> ranges_;
+  std::map<std::string, model::FileRange> ranges_;
   std::map<std::string, Memory> copies_;
   std::set<std::string> checked_bools_;  // keys
 };

@@ -1,5 +1,7 @@
 #include "pretrained/torch_file.h"
 
+#include <ATen/ops/arange.h>
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -60,6 +62,15 @@ TEST_CASE("files of torch.save give the tensors that PyTorch's weights_only load
   CHECK(read_torch_file(scratch / "model_key.pth").note == "its 'model'");
   CHECK(read_torch_file(scratch / "data_parallel.pth").note == "its 'state_dict', without the prefix 'module.'");
   CHECK(read_torch_file(scratch / "compiled.pth").note == "without the prefix '_orig_mod.module.'");
+}
+
+TEST_CASE("a file of torch.save may have over 4 GiB", "[pretrained][reference]") {
+  const TemporaryDirectory scratch;
+  testing::run_reference("torch_files.py", {"large", scratch.path().string()});
+  CHECK(is_torch_weights(scratch / "large.pth"));
+  const checkpoint::TensorMap tensors = read_torch_file(scratch / "large.pth").tensors;
+  CHECK(tensors.at("large").numel() == (std::int64_t{1} << 30) + 4);
+  CHECK(tensors.at("behind").equal(at::arange(6).reshape({2, 3})));
 }
 
 TEST_CASE("hostile files of torch.save are refused, and nothing of them runs", "[pretrained][reference]") {

@@ -1,8 +1,8 @@
 """Files of torch.save for tests/pretrained/torch_file_test.cpp.
 
 `torch_files.py good DIRECTORY` writes NAME.pth and, beside it, what stock PyTorch's weights_only loader reads of it as
-NAME.safetensors. `torch_files.py bad DIRECTORY` writes files that must be refused, and refused.json: a part of each one's
-error. Exit code 77: PyTorch or safetensors can't be imported.
+NAME.safetensors. `torch_files.py large DIRECTORY` writes one of over 4 GiB, with a hole in it. `torch_files.py bad DIRECTORY`
+writes files that must be refused, and refused.json: a part of each one's error. Exit code 77: PyTorch, numpy or safetensors can't be imported.
 """
 
 import io
@@ -14,10 +14,11 @@ import sys
 import zipfile
 
 try:
+    import numpy
     import torch
     from safetensors.torch import save_file
 except ImportError as error:
-    print(f"PyTorch or safetensors can't be imported: {error}", file=sys.stderr)
+    print(f"PyTorch, numpy or safetensors can't be imported: {error}", file=sys.stderr)
     sys.exit(77)
 
 DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
@@ -85,7 +86,7 @@ def integer(value):
 def archive(path, pickle, data=struct.pack("<4f", 0, 1, 2, 3), compression=zipfile.ZIP_STORED, more=()):
     with zipfile.ZipFile(path, "w", compression) as file:
         file.writestr("x/data.pkl", pickle if pickle.startswith(b"\x80") else b"\x80\x02" + pickle)
-        for name, content in (("x/data/0", data), ("x/byteorder", b"little"), *more):
+        for name, content in (("x/data/0", data), ("x/byteorder", b"little"), ("x/version", b"3\n"), *more):
             if content is not None:
                 file.writestr(name, content)
 
@@ -134,13 +135,15 @@ def wrong_tensors(directory, refused):
     archive(directory / "bools.pth", tensor(count=b"K\x10", sizes=b"K\x10\x85").replace(b"FloatStorage", b"BoolStorage"), data=bytes(range(16)))
     archive(directory / "no_storage.pth", tensor(), data=None)
     archive(directory / "compressed.pth", tensor(), compression=zipfile.ZIP_DEFLATED)
-    archive(directory / "two_pickles.pth", tensor(), more=[("y/data.pkl", b"\x80\x02}.")])
+    archive(directory / "two_pickles.pth", tensor(), more=[("x/y/data.pkl", b"\x80\x02}.")])
+    archive(directory / "two_directories.pth", tensor(), more=[("y/data.pkl", b"\x80\x02}.")])
     archive(directory / "no_pickle.pth", tensor())
     content = (directory / "no_pickle.pth").read_bytes()
     (directory / "no_pickle.pth").write_bytes(content.replace(b"data.pkl", b"data.txt"))
     (directory / "big_endian.pth").write_bytes(content.replace(b"x/byteorderlittle", b"x/byteorderbig!!!"))
     refused |= {"bools": "neither true nor false", "no_storage": "storage 0 isn't in the file", "compressed": "compressed or encrypted",
-                "two_pickles": "two data.pkl", "no_pickle": "without data.pkl", "big_endian": "big-endian"}
+                "two_pickles": "two data.pkl", "two_directories": "not in the archive's directory `x/`",
+                "no_pickle": "without data.pkl", "big_endian": "big-endian"}
 
 
 def bombs(directory, refused):
@@ -188,11 +191,30 @@ def damaged(directory, refused):
     refused["legacy_cut"] = "left"
 
 
+class Sparse(io.FileIO):
+    """A file whose zeros are holes."""
+
+    def write(self, part):
+        if len(part) > 1 << 20 and not numpy.frombuffer(part, numpy.uint8).any():
+            self.seek(len(part), os.SEEK_CUR)
+            return len(part)
+        return super().write(part)
+
+
+def write_large(path):
+    """The first record needs zip64 for its size, and the second for its place."""
+    with Sparse(path, "w") as out:
+        torch.save({"large": torch.zeros((1 << 30) + 4), "behind": torch.arange(6).reshape(2, 3)}, out)
+
+
 def main():
     part, directory = sys.argv[1], pathlib.Path(sys.argv[2])
     directory.mkdir(parents=True, exist_ok=True)
     if part == "good":
         write_good(directory)
+        return
+    if part == "large":
+        write_large(directory / "large.pth")
         return
     refused = {}
     for write in (python_objects, wrong_tensors, bombs, damaged):
