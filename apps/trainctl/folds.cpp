@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "child_command.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/file_name.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/terminal.h"
@@ -18,6 +16,7 @@
 #include "load_plugin.h"
 #include "local_ranks.h"
 #include "run_experiment.h"
+#include "runs/run_directories.h"
 #include "wrong_use.h"
 
 namespace trainctl::cli {
@@ -53,30 +52,11 @@ ordered_json as_json(const FoldsRecord& record, const std::vector<fs::path>& run
   return document;
 }
 
-/// Returns runs/NAME; the engine names the directories of runs in the same way.
-fs::path runs_of(const std::string& name) {
-  return fs::path("runs") / core::file_name_of(name);
-}
-
-fs::path new_parent(const std::string& name, std::int64_t num_folds) {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char stem[32];
-  std::strftime(stem, sizeof stem, "%Y%m%dT%H%M%SZ", &utc);
-  for (int n = 1;; ++n) {
-    fs::path path =
-        runs_of(name) / (std::string(stem) + "-" + std::to_string(n) + "-" + std::to_string(num_folds) + "_folds");
-    fs::create_directories(path.parent_path());
-    if (fs::create_directory(path)) return path;
-  }
-}
-
 /// Returns the newest unfinished folds of the same experiment.
 std::optional<fs::path> unfinished_parent(const std::string& name, const FoldsRecord& wanted) {
   std::vector<fs::path> found;
-  if (!fs::is_directory(runs_of(name))) return std::nullopt;
-  for (const fs::directory_entry& entry : fs::directory_iterator(runs_of(name))) {
+  if (!fs::is_directory(runs::directory_of(name))) return std::nullopt;
+  for (const fs::directory_entry& entry : fs::directory_iterator(runs::directory_of(name))) {
     const std::optional<FoldsRecord> record = read_record(entry.path());
     if (record && record->config == wanted.config && !record->is_finished) found.push_back(entry.path());
   }
@@ -90,7 +70,7 @@ fs::path choose_parent(const FoldsOptions& options, const std::string& name, con
     throw wrong_use("--resume", "names the checkpoint of one run; expected auto or never with --folds");
   if (options.run.run_dir.empty()) {
     if (const auto parent = starts_anew ? std::nullopt : unfinished_parent(name, wanted)) return *parent;
-    return new_parent(name, wanted.num_folds);
+    return runs::make_run_directory(name, "-" + std::to_string(wanted.num_folds) + "_folds");
   }
   fs::path parent = options.run.run_dir;
   const std::optional<FoldsRecord> record = read_record(parent);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
@@ -17,8 +16,8 @@
 #include "checkpoint/node_snapshots.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/file_name.h"
 #include "core/json.h"
+#include "runs/run_directories.h"
 #include "train/run/restore.h"
 
 namespace trainctl::train {
@@ -33,41 +32,18 @@ int open_lock(const fs::path& directory) {
   return ::open((directory / kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
 }
 
-fs::path runs_of(const std::string& name) {
-  return fs::path("runs") / core::file_name_of(name);
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y%m%dT%H%M%SZ", &utc);
-  return text;
-}
-
-fs::path new_directory(const std::string& name) {
-  const fs::path parent = runs_of(name);
-  fs::create_directories(parent);
-  const std::string stem = utc_now();
-  for (int n = 1;; ++n) {
-    const fs::path path = parent / (stem + "-" + std::to_string(n));
-    if (fs::create_directory(path)) return path;
-  }
-}
-
 /// Returns the run directories of this name, newest first (their names sort by time).
 std::vector<fs::path> runs_newest_first(const std::string& name) {
-  std::vector<fs::path> runs;
-  if (!fs::is_directory(runs_of(name))) return runs;
-  for (const fs::directory_entry& entry : fs::directory_iterator(runs_of(name)))
-    if (entry.is_directory()) runs.push_back(entry.path());
-  std::sort(runs.rbegin(), runs.rend());
-  return runs;
+  std::vector<fs::path> found;
+  if (!fs::is_directory(runs::directory_of(name))) return found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(runs::directory_of(name)))
+    if (entry.is_directory()) found.push_back(entry.path());
+  std::sort(found.rbegin(), found.rend());
+  return found;
 }
 
 RunDirectory fresh(const std::string& name, std::vector<tracking::Notice> notices = {}) {
-  fs::path path = new_directory(name);
+  fs::path path = runs::make_run_directory(name);
   DirectoryLock lock(path);
   return {std::move(path), std::nullopt, std::move(notices), std::move(lock)};
 }
@@ -238,7 +214,7 @@ RunDirectory choose_run_directory(const RunDirectoryRequest& request) {
   }
   const fs::path step = step_directory_of(request.resume);
   fs::path path = !request.run_dir.empty() ? fs::path(request.run_dir) : run_of_step(step);
-  if (path.empty()) path = new_directory(request.name);
+  if (path.empty()) path = runs::make_run_directory(request.name);
   DirectoryLock lock(path);
   return {std::move(path), step, {{tracking::Level::info, "resuming " + step.string()}}, std::move(lock)};
 }
