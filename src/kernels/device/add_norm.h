@@ -124,10 +124,11 @@ struct AddNormBackwardArguments {
   static constexpr int kMostItems = 8;
   static constexpr std::int64_t kMostChunks = static_cast<std::int64_t>(kMostItems) * kMostThreads;
 
-  /// Chunks of a row that a thread has: a kernel is compiled for 1, 2 and kMostItems.
+  /// Chunks of a row that a thread has: a kernel is compiled for 1, 2 and kMostItems. Rows that are read one by one are
+  /// rare, and have one kernel.
   int items() const {
     const std::int64_t least = (size / width + kMostThreads - 1) / kMostThreads;
-    return least <= 2 ? static_cast<int>(least) : kMostItems;
+    return least <= 2 && width > 1 ? static_cast<int>(least) : kMostItems;
   }
   Launch launch(std::int64_t most_blocks) const {
     return {.blocks = std::min(rows, most_blocks), .threads = threads_for((size / width + items() - 1) / items())};
@@ -242,9 +243,14 @@ void with_kernel(const AddNormForwardArguments& given, const Run& run) {
 template <class Run>
 void with_kernel(const AddNormBackwardArguments& given, const Run& run) {
   with_types(given, [&](auto branch, auto normed, auto norm, auto width) {
-    with_constant<1, 2, AddNormBackwardArguments::kMostItems>(given.items(), [&](auto items) {
+    constexpr int kMost = AddNormBackwardArguments::kMostItems;
+    const auto with_items = [&](auto items) {
       run(AddNormBackward<decltype(branch), decltype(normed), norm(), width(), items()>{given});
-    });
+    };
+    if constexpr (width() == 1)
+      with_constant<kMost>(given.items(), with_items);
+    else
+      with_constant<1, 2, kMost>(given.items(), with_items);
   });
 }
 
