@@ -58,10 +58,11 @@ struct SeenRows {
   std::int64_t num_rows = 0;  // that were looked at
   bool is_part = false;       // the file has more rows
   std::vector<SeenColumn> columns;
-  std::string label;                  // name or number of the column
-  bool label_is_guessed = false;      // by its name or its place
-  bool label_is_value = false;        // numbers to predict, no classes
-  std::optional<std::string> text{};  // name or number of the column of texts; none: a table
+  std::string label;                       // name or number of the column
+  bool label_is_guessed = false;           // by its name or its place
+  bool label_is_value = false;             // numbers to predict, no classes
+  std::optional<std::string> text{};       // name or number of the column of texts; none: a table
+  std::optional<std::string> text_pair{};  // the column of second texts
   Counts classes;
   std::vector<std::string> unlabelled{};   // names of other sets, which lack the label
   std::vector<std::string> passed_over{};  // names of other files in the directory

@@ -28,6 +28,17 @@ constexpr double kWordsOfTexts = 6;  // on average, in a column of texts
 constexpr std::int64_t kMostClasses = 1'000;
 constexpr std::size_t kFewClasses = 4;  // which a few rows may have
 constexpr std::array kTextNames = {"text", "texts", "content", "document", "body"};
+/// As GLUE, SNLI, PAWS and MS MARCO call two texts that one label belongs to.
+constexpr std::array<std::array<const char*, 2>, 10> kPairNames = {{{"sentence1", "sentence2"},
+                                                                    {"sentence_a", "sentence_b"},
+                                                                    {"text1", "text2"},
+                                                                    {"text_a", "text_b"},
+                                                                    {"question1", "question2"},
+                                                                    {"premise", "hypothesis"},
+                                                                    {"question", "sentence"},
+                                                                    {"question", "passage"},
+                                                                    {"query", "passage"},
+                                                                    {"query", "document"}}};
 constexpr std::array kIdNames = {"id", "idx", "index", "uuid", "guid", "url", "uri", "timestamp"};
 constexpr std::array kQuestionNames = {"instruction", "instructions", "question", "query", "prompt",
                                        "problem",     "input",        "user",     "human", "source"};
@@ -283,6 +294,22 @@ const Column* guess_text(const std::vector<Column>& columns, const Column& label
   return best;
 }
 
+/// Makes two columns of texts, whose names are usual for a pair, the network's input.
+void take_pair(const std::vector<Column>& columns, SeenRows& seen) {
+  const auto texts_called = [&](const char* name) {
+    const auto found = std::find_if(columns.begin(), columns.end(), [&](const Column& column) {
+      return column.name != seen.label && !column.numbers && lower_case(column.name) == name;
+    });
+    return found == columns.end() ? std::optional<std::string>() : std::optional(found->name);
+  };
+  for (const auto& [first_name, second_name] : kPairNames)
+    if (const auto first = texts_called(first_name), second = texts_called(second_name); first && second) {
+      seen.text = first;
+      seen.text_pair = second;
+      return;
+    }
+}
+
 /// Returns the column of words with the most different values: that of short texts. Objects of numbers alone are an
 /// Error, since tables are read from CSV and Parquet.
 const Column& most_varied_words(const std::vector<Column>& columns, const Column& label, const fs::path& file) {
@@ -359,6 +386,7 @@ SeenRows inspect_rows(const fs::path& file, const InspectOptions& asked) {
   seen.label_is_guessed = options.label.empty();
   seen.label_is_value = is_value(label);
   if (texts != nullptr) seen.text = texts->name;
+  if (texts != nullptr && options.text.empty()) take_pair(columns, seen);
   if (!seen.label_is_value) seen.classes = sorted_counts(label);
   if (static_cast<std::int64_t>(seen.classes.size()) > kMostClasses)
     throw core::Error(file.string() + ": column '" + label.name + "' has more than " +

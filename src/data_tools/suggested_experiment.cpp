@@ -203,13 +203,28 @@ Suggestion table_experiment(const SeenRows& seen, const SuggestionOptions& optio
   return {head_of(seen), text + training(length_of(seen.num_rows, batch_size, 2500), metric_of(seen))};
 }
 
+/// Returns the columns that texts stand beside, for a comment.
+std::string unread_columns(const SeenRows& seen) {
+  std::vector<std::string> names;
+  for (const SeenColumn& column : seen.columns)
+    if (column.name != seen.text && column.name != seen.text_pair && column.name != seen.label &&
+        column.left_out.empty())
+      names.push_back(in_comment(column.name));
+  return core::list_words(names);
+}
+
 Suggestion labelled_texts_experiment(const SeenRows& seen, const SuggestionOptions& options) {
   const std::int64_t batch_size = batch_of(32, options);
   const auto files = [&](const std::string& file) {
-    return "{files: " + scalar(file) + ", text: " + scalar(*seen.text) + ", label: " + scalar(seen.label) + "}";
+    return "{files: " + scalar(file) + ", text: " + scalar(*seen.text) +
+           (seen.text_pair ? ", text_pair: " + scalar(*seen.text_pair) : "") + ", label: " + scalar(seen.label) + "}";
   };
+  const std::string unread = unread_columns(seen);
   std::string remarks =
-      head_of(seen) + "# assumed: column " + in_comment(*seen.text) + " has the texts (--text names another)\n" +
+      head_of(seen) + "# assumed: column " + in_comment(*seen.text) +
+      (seen.text_pair ? " has the first of two texts, and column " + in_comment(*seen.text_pair) + " the second\n"
+                      : " has the texts (--text names another)\n") +
+      (unread.empty() ? "" : "# assumed: only the texts tell the label; not read: " + unread + "\n") +
       "# assumed: no trained weights are at hand: the network reads n-grams of bytes, and learns from "
       "these texts alone\n";
   std::string text = "name: " + scalar(options.name) +
