@@ -32,6 +32,22 @@ table = pa.table({
   'day': pa.array([datetime.date(2024, 1, 1 + i % 28) for i in range(n)]),
   'price': pa.array([i * 1.5 for i in range(n)], pa.float32()),
 })
+def write(name, **columns):
+  pq.write_table(pa.table(columns), sys.argv[1] + '/' + name + '.parquet')
+days = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]
+hours = [datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 2, 5, 30)]
+write('numbers', x=[1, 2], label=['a', 'b'])
+write('reals', x=[1.0, None], label=['a', 'b'])
+write('words', x=['1', '2'], label=['a', 'b'])
+write('dates', x=days, label=['a', 'b'])
+write('truths', x=[True, False], label=['a', 'b'])
+write('nulls', x=pa.array([None, None], pa.null()), label=['a', 'b'])
+write('label_numbers', x=[1, 2], label=[0, 1])
+write('label_reals', x=[1, 2], label=[0.0, 1.0])
+write('label_words', x=[1, 2], label=['0', '1'])
+write('label_truths', x=[1, 2], label=[False, True])
+for unit in 'ms', 'us', 'ns':
+  write('label_' + unit, x=[1, 2], label=pa.array(hours, pa.timestamp(unit)))
 for codec in sys.argv[2:]:
   pq.write_table(table, sys.argv[1] + '/' + codec + '.parquet', compression=codec, row_group_size=300)
 # As pandas writes a frame with the index `a` and one of consecutive numbers.
@@ -149,6 +165,49 @@ TEST_CASE("the index of a pandas.DataFrame is no column of its Parquet file, unl
   CHECK(named.const_data_ptr<float>()[2] == 2);
   CHECK(told.empty());
   CHECK(open({"1"}).train->next()->inputs.const_data_ptr<float>()[2] == 3);
+}
+
+TEST_CASE("files that store a column otherwise are refused, or give equal values", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  if (!has_arrow() || !write_files(directory, "none")) testing::skip("no Arrow, or no pyarrow");
+  const auto config_of_files = [&](const std::vector<std::string>& names) {
+    TableConfig table{.missing_values = MissingValues::mean, .feature_scaling = FeatureScaling::none};
+    for (const std::string& name : names) table.train.push_back((directory / (name + ".parquet")).string());
+    return table;
+  };
+  const auto class_names = [&](const TableConfig& table) {
+    DatasetConfig config;
+    config.source = table;
+    config.batch_size = 2;
+    return build(config, {}).train->spec().class_names;
+  };
+  const auto refusal = [&](const TableConfig& table) { return error_of([&] { class_names(table); }); };
+
+  CHECK_THAT(refusal(config_of_files({"numbers", "dates"})),
+             Contains("dates.parquet:1: column 'x' should be a number, but is stored as a date"));
+  CHECK_THAT(refusal(config_of_files({"dates", "numbers"})),
+             Contains("numbers.parquet:1: column 'x' should be a date, but is stored as a number"));
+  CHECK_THAT(refusal(config_of_files({"truths", "numbers"})), Contains("has truth values and numbers"));
+  CHECK_THAT(refusal(config_of_files({"numbers", "truths"})), Contains("has truth values and numbers"));
+  for (const char* same : {"reals", "words", "nulls"})
+    CHECK(class_names(config_of_files({"numbers", same})) == std::vector<std::string>{"a", "b"});
+
+  TableConfig stated = config_of_files({"numbers"});
+  stated.date_columns = {"x"};
+  CHECK_THAT(refusal(stated), Contains("column 'x' should be a date, but is stored as a number"));
+  TableConfig categories = config_of_files({"numbers", "reals"});
+  categories.categorical_columns = {"x"};
+  CHECK_THAT(refusal(categories), Contains("reals.parquet:1: column 'x': '1.0' is the same value as '1'"));
+  TableConfig of_training = config_of_files({"numbers"});
+  of_training.categorical_columns = {"x"};
+  of_training.eval = {(directory / "reals.parquet").string()};
+  CHECK_THAT(refusal(of_training), Contains("'1.0', which is the same value as '1' of the training rows"));
+
+  CHECK_THAT(refusal(config_of_files({"label_numbers", "label_reals", "label_words"})),
+             Contains("label_reals.parquet:1: the label '0.0' is the same value as '0'"));
+  CHECK_THAT(refusal(config_of_files({"label_numbers", "label_truths"})), Contains("has truth values and numbers"));
+  CHECK(class_names(config_of_files({"label_ms", "label_us", "label_ns"})) ==
+        std::vector<std::string>{"2024-01-01", "2024-01-02 05:30:00"});
 }
 
 }  // namespace trainctl::dataset::parquet_test

@@ -100,6 +100,7 @@ KnownLayout known_layout(const TableConfig& config, const fs::path& file) {
 
 TableBuilder::Layout TableBuilder::begin_file(const std::string& path, const std::vector<std::string>& header,
                                               char decimal, const std::vector<std::optional<ColumnKind>>& stored) {
+  if (!stored.empty() && data_.kinds.empty() && !waiting_.empty()) decide_kinds();  // by the cells of their own files
   Layout layout;
   layout.label = column_of(columns_.label, header, path);
   if (columns_.features.empty()) {
@@ -125,7 +126,12 @@ TableBuilder::Layout TableBuilder::begin_file(const std::string& path, const std
     kinds_.push_back(found == stated.end() ? of_file : std::optional(found->second));
     if (of_file) stored_.push_back(*of_file);
   }
-  label_is_text_ = !stored.empty() && stored[layout.label] == ColumnKind::category;
+  has_checked_truth_.assign(layout.features.size(), false);
+  const auto is_text = [&](std::size_t column) { return !stored.empty() && stored[column] == ColumnKind::category; };
+  are_texts_.resize(layout.features.size() + 1, true);
+  for (std::size_t i = 0; i < layout.features.size(); ++i) are_texts_[i] = are_texts_[i] && is_text(layout.features[i]);
+  label_is_stored_text_ = is_text(layout.label);
+  are_texts_.back() = are_texts_.back() && label_is_stored_text_;
   if (!data_.paths.empty() && names != data_.features)
     throw core::Error(path + " has other columns than " + data_.paths.front() + ": " + core::list_words(names) +
                       ", not " + core::list_words(data_.features))
@@ -206,13 +212,34 @@ void TableBuilder::add_typed(const ParquetRow& row) {
       value = stored_value(feature, {.text = text, .is_quoted = is_text}, row.number);
       key.append(text).push_back('\0');
     } else {
+      if (!std::isnan(value)) check_stored(feature, row);
       value = finite(feature, value, row.number);
       key.append(reinterpret_cast<const char*>(&value), sizeof value);
     }
     data_.values.push_back(value);
   }
   const std::string label = row.text_of(data_.num_features());
-  finish_row(std::move(key), {.text = label, .is_quoted = label_is_text_}, row.number);
+  if (columns_.label_type == LabelType::class_ && !label_is_stored_text_ && !is_missing(label)) {
+    const bool is_truth = is_truth_value(label);
+    if (has_truth_labels_.value_or(is_truth) != is_truth)
+      throw core::Error(place(row.number) + ": the label '" + data_.label +
+                        "' has truth values and numbers, and here " + label)
+          .hint("store it alike in all files");
+    has_truth_labels_ = is_truth;
+  }
+  finish_row(std::move(key), {.text = label, .is_quoted = label_is_stored_text_}, row.number);
+}
+
+/// Refuses a number among dates, a date among numbers, and truth values among numbers, in a file with types.
+void TableBuilder::check_stored(std::size_t feature, const ParquetRow& row) {
+  const ColumnKind kind = data_.kinds[feature];
+  if (stored_[feature] != kind)
+    throw core::Error(place(row.number) + ": column '" + data_.features[feature] + "' should be a " + name_of(kind) +
+                      ", but is stored as a " + name_of(stored_[feature]))
+        .hint("store the column alike in all files; a kind that dataset states for it must be the stored one");
+  if (kind != ColumnKind::number || has_checked_truth_[feature]) return;
+  has_checked_truth_[feature] = true;
+  check_truth(feature, row.text_of(feature), row.number);
 }
 
 /// Refuses True among numbers, and numbers among truth values: they are texts for pandas.
@@ -286,25 +313,48 @@ void TableBuilder::finish_row(std::string key, TableCell label, std::int64_t lin
   data_.files.push_back(file_);
 }
 
-/// Refuses classes that are one value in two spellings, which pandas reads as one. Where a class is a text, all are.
-void TableBuilder::check_spellings() const {
-  if (label_is_text_ || data_.label_names.empty() || !columns_.class_names.empty()) return;
-  std::map<std::string, std::size_t> classes;
-  const bool are_truth_values = is_truth_value(data_.label_names.front());
+namespace {
+
+/// Returns two of the names that are one value in two spellings, which pandas reads as one. Where a name is a text, all
+/// are.
+std::optional<std::pair<std::size_t, std::size_t>> spelled_twice(const std::vector<std::string>& names, char decimal) {
+  std::map<std::string, std::size_t> values;
   std::optional<std::pair<std::size_t, std::size_t>> same;
-  for (std::size_t i = 0; i < data_.label_names.size(); ++i) {
-    const std::string& name = data_.label_names[i];
-    const std::optional<std::string> value = text_of_value(name, decimals_.front());
-    if (!value || is_truth_value(name) != are_truth_values) return;
-    const auto [found, is_new] = classes.emplace(*value, i);
+  std::optional<bool> are_truth_values;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;  // no value
+    const std::optional<std::string> value = text_of_value(names[i], decimal);
+    if (!value || is_truth_value(names[i]) != are_truth_values.value_or(is_truth_value(names[i]))) return std::nullopt;
+    are_truth_values = is_truth_value(names[i]);
+    const auto [found, is_new] = values.emplace(*value, i);
     if (!is_new && !same) same = {found->second, i};
   }
-  if (!same) return;
-  const std::span<const std::int32_t> rows(data_.classes.data(), data_.classes.size());
-  const auto row = std::find(rows.begin(), rows.end(), static_cast<std::int32_t>(same->second));
-  throw core::Error(data_.place(static_cast<std::size_t>(row - rows.begin())) + ": the label '" +
-                    data_.label_names[same->second] + "' is the same value as '" + data_.label_names[same->first] + "'")
-      .hint("write both alike: a class has one name");
+  return same;
+}
+
+}  // namespace
+
+void TableBuilder::check_spellings() const {
+  const auto refuse = [&](std::size_t row, const std::string& what, const std::vector<std::string>& names,
+                          const std::pair<std::size_t, std::size_t>& same) {
+    throw core::Error(data_.place(row) + ": " + what + " '" + names[same.second] + "' is the same value as '" +
+                      names[same.first] + "'")
+        .hint("write both alike");
+  };
+  if (data_.paths.empty()) return;
+  for (std::size_t feature = 0; feature < data_.num_features(); ++feature) {
+    const auto same = are_texts_[feature] ? std::nullopt : spelled_twice(data_.categories[feature], decimals_.front());
+    if (!same) continue;
+    std::size_t row = 0;
+    while (data_.values[row * data_.num_features() + feature] != static_cast<double>(same->second)) ++row;
+    refuse(row, "column '" + data_.features[feature] + "':", data_.categories[feature], *same);
+  }
+  if (are_texts_.back() || !columns_.class_names.empty()) return;
+  if (const auto same = spelled_twice(data_.label_names, decimals_.front())) {
+    const std::span<const std::int32_t> rows(data_.classes.data(), data_.classes.size());
+    const auto row = std::find(rows.begin(), rows.end(), static_cast<std::int32_t>(same->second));
+    refuse(static_cast<std::size_t>(row - rows.begin()), "the label", data_.label_names, *same);
+  }
 }
 
 TableData TableBuilder::take() {

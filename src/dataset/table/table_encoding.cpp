@@ -6,11 +6,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <optional>
 
 #include "core/error.h"
 #include "core/text.h"
 #include "dataset/standardization.h"
 #include "dataset/table/table_data.h"
+#include "dataset/text/reading/column_kind.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -150,9 +152,27 @@ std::int64_t ColumnEncoding::width() const {
   throw std::logic_error("unknown kind of column");
 }
 
+/// Refuses 1.0 where the training rows have 1: pandas reads both as one value. In a column that has words, too, they
+/// are texts.
+static void refuse_other_spelling(const ColumnEncoding& column, const std::string& category) {
+  const std::optional<std::string> value = text_of_value(category);
+  if (!value) return;
+  const std::string* same = nullptr;
+  for (const std::string& known : column.categories) {
+    const std::optional<std::string> one = known.empty() ? std::nullopt : text_of_value(known);
+    if (!known.empty() && !one) return;
+    if (one == value) same = &known;
+  }
+  if (same != nullptr)
+    throw core::Error("column '" + column.name + "' has '" + category + "', which is the same value as '" + *same +
+                      "' of the training rows")
+        .hint("write both alike");
+}
+
 double ColumnEncoding::code_of(const std::string& category) const {
   const auto found = std::lower_bound(categories.begin(), categories.end(), category);
   if (found != categories.end() && *found == category) return static_cast<double>(found - categories.begin());
+  if (!has_other) refuse_other_spelling(*this, category);
   return has_other ? static_cast<double>(categories.size()) : -1.0;
 }
 

@@ -32,6 +32,7 @@ struct ColumnEncoding {
   /// Returns the number of inputs.
   std::int64_t width() const;
   /// Returns the number of a category in `categories`; that of the other categories, or -1, if it is none of them.
+  /// Throws core::Error if it is the same number as one of them, written otherwise.
   double code_of(const std::string& category) const;
   /// Writes width() inputs. `value` is a number, the days of a date, or the code of a category; NaN: missing.
   void encode(double value, float* inputs) const;

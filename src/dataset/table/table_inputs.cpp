@@ -41,6 +41,10 @@ double stored_value(const ColumnEncoding& column, const ParquetRow& row, std::si
   const bool is_text = type == ParquetType::text;
   if (is_text || column.kind == ColumnKind::category)
     return value_of(column, {.text = row.text_of(place), .is_quoted = is_text}, '.', missing);
+  const ColumnKind stored = type == ParquetType::date ? ColumnKind::date : ColumnKind::number;
+  if (!std::isnan(row.values[place]) && stored != column.kind)
+    throw core::Error("column '" + column.name + "' should be a " + name_of(column.kind) + ", but is stored as a " +
+                      name_of(stored));
   if (!std::isnan(row.values[place]) && !std::isinf(row.values[place])) return row.values[place];
   return value_of(column, {.text = std::isnan(row.values[place]) ? "" : "inf"}, '.', missing);
 }

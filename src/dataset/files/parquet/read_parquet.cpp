@@ -112,9 +112,15 @@ double days_of(const arrow::Array& array, std::int64_t row) {
   return value_of<arrow::TimestampArray>(array, row) / (second * 86'400);
 }
 
-/// Returns a date as text: "2024-05-31", "2024-05-31 12:30:00".
+/// Returns a date as text: "2024-05-31", "2024-05-31 12:30:00". Equal times of other units have equal texts.
 std::string date_text(const arrow::Array& array, std::int64_t row) {
-  return take(array.GetScalar(row))->ToString();
+  std::string text = take(array.GetScalar(row))->ToString();
+  const bool is_utc = text.ends_with('Z');
+  if (is_utc) text.pop_back();
+  if (text.find('.') != std::string::npos) text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  if (text.ends_with(" 00:00:00")) text.erase(text.size() - 9);
+  return is_utc ? text + "Z" : text;
 }
 
 double no_value(const arrow::Array&, std::int64_t) {
