@@ -1,6 +1,7 @@
 #include "dataset/description.h"
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -103,9 +104,14 @@ std::string changed_meaning(const SampleSpec& trained, const SampleSpec& now) {
   if (!trained.class_names.empty() && !now.class_names.empty() && trained.class_names != now.class_names)
     return "the classes were " + core::list_words(trained.class_names) + " in training, and the data's are " +
            core::list_words(now.class_names);
+  if ((trained.labels == kAsTheyAre) != (now.labels == kAsTheyAre))
+    return std::string("the labels were ") + (trained.labels == kAsTheyAre ? "not " : "") +
+           "scaled in training (label_scaling), and are " + (now.labels == kAsTheyAre ? "not" : "now");
   if (trained.table == nullptr || now.table == nullptr) return "";
   const auto meaning = [](const ColumnEncoding& column) {
-    return std::tie(column.name, column.kind, column.categories, column.has_other, column.has_time);
+    const bool is_scaled = column.mean != 0 || column.scale != 1;
+    return std::make_tuple(std::cref(column.name), column.kind, std::cref(column.categories), column.has_other,
+                           column.has_time, column.bin_edges.empty(), is_scaled);
   };
   const std::vector<ColumnEncoding>& before = trained.table->columns;
   const std::vector<ColumnEncoding>& columns = now.table->columns;
@@ -113,6 +119,23 @@ std::string changed_meaning(const SampleSpec& trained, const SampleSpec& now) {
     if (i >= before.size() || i >= columns.size() || meaning(before[i]) != meaning(columns[i]))
       return "column '" + (i < before.size() ? before[i] : columns[i]).name + "' becomes other inputs than in training";
   return "";
+}
+
+Datasets build_as_trained(const DatasetConfig& config, const LoaderOptions& options, const SampleSpec& trained) {
+  Datasets data = build(config, options);
+  const SampleSpec& now = data.train->spec();
+  const auto scaling = [](const SampleSpec& spec) {
+    return spec.table == nullptr ? std::string() : text_of_encoding(*spec.table);
+  };
+  const bool is_same = trained.labels == now.labels && scaling(trained) == scaling(now);
+  if (is_same || !changed_meaning(trained, now).empty()) return data;  // a changed meaning is refused later
+  LoaderOptions as_trained = options;
+  as_trained.trained = std::make_shared<const SampleSpec>(trained);
+  data.eval = build(config, as_trained).eval;  // which opens the evaluation set alone where it has files of its own
+  as_trained.evaluated = EvaluatedSet::train;
+  data.train = build(config, as_trained).train;
+  if (options.tell) options.tell("numbers are scaled as in the training so far; the data's own scale has changed");
+  return data;
 }
 
 }  // namespace trainctl::dataset

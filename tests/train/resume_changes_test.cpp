@@ -80,6 +80,63 @@ TEST_CASE("another batch at a resume leaves the epochs, and the schedule goes by
     }
 }
 
+TEST_CASE("other data, or steps in place of epochs, leave the rest of the epochs", "[train][regression]") {
+  struct Change {
+    std::int64_t samples_before, samples, steps;  // in batches of 32; 0 steps: one epoch
+    bool drops_last = false;
+    std::int64_t left;
+  };
+  const std::vector<Change> changes{
+      {.samples_before = 256, .samples = 512, .steps = 0, .left = 32},
+      {.samples_before = 256, .samples = 96, .steps = 0, .left = 6},
+      {.samples_before = 256, .samples = 256, .steps = 3, .left = 21},
+      {.samples_before = 256, .samples = 160, .steps = 3, .left = 12},
+      {.samples_before = 250, .samples = 250, .steps = 0, .drops_last = true, .left = 14}};
+  for (const Change& change : changes) {
+    INFO(change.samples_before << " -> " << change.samples << ", " << change.steps << " steps");
+    const TemporaryDirectory directory;
+    const auto with_samples = [](experiment::Experiment experiment, std::int64_t samples) {
+      auto source = *experiment.dataset.source.get_if<dataset::SyntheticImagesConfig>();
+      source.num_samples = samples;
+      experiment.dataset.source = source;
+      return experiment;
+    };
+    experiment::Experiment before = with_samples(epochs_experiment(1, 32), change.samples_before);
+    if (change.steps > 0) {
+      before.train.epochs = std::nullopt;
+      before.train.steps = change.steps;
+    }
+    experiment::Experiment after = with_samples(epochs_experiment(3, 32), change.samples);
+    after.dataset.drop_last = change.drops_last;
+    EventLog first, second;
+    train_on(before, directory, first);
+    train_on(after, directory, second);
+    CHECK(std::ssize(rates_of(second)) == change.left);
+  }
+}
+
+TEST_CASE("another metric at a resume is watched from its first evaluation", "[train][regression]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 4;
+  experiment.train.eval_every = 1;
+  experiment.train.log_every = 1;
+  experiment.train.early_stopping = EarlyStoppingConfig{.patience = 100};
+  experiment.optimizer.lr_scheduler.shape = optimizer::PlateauScheduleConfig{.patience = 100};
+  const TemporaryDirectory directory;
+  EventLog first, second;
+  train_on(experiment, directory, first);
+  // No accuracy is above the checkpoint's loss: the first evaluation would lower the rate, and the second end the run.
+  experiment.train.steps = 8;
+  experiment.train.early_stopping =
+      EarlyStoppingConfig{.patience = 2, .metric = "accuracy", .mode = checkpoint::MetricOrder::max};
+  experiment.optimizer.lr_scheduler.shape =
+      optimizer::PlateauScheduleConfig{.metric = "accuracy", .better = optimizer::Better::higher, .patience = 0};
+  train_on(experiment, directory, second);
+  const std::vector<double> rates = rates_of(second);
+  REQUIRE(rates.size() >= 3);
+  CHECK(rates[0] == rates[1]);
+}
+
 TEST_CASE("a second resume keeps what the first one made of the schedule", "[train]") {
   const TemporaryDirectory directory;
   EventLog first, second, third;

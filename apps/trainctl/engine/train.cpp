@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "dataset/description.h"
 #include "dataset/loader/loader.h"
 #include "engine.h"
 #include "plan/choose.h"
@@ -28,6 +29,7 @@ namespace trainctl::engine {
 namespace {
 
 namespace fs = std::filesystem;
+using OpenData = std::function<dataset::Datasets(const dataset::LoaderOptions&)>;
 
 /// A process's part of a training: alone, or as one of several ranks.
 class Training {
@@ -57,6 +59,7 @@ class Training {
   /// Returns the samples per step of a run that resumes with another number of ranks; 0 if the config's count holds.
   std::int64_t kept_global_batch(const checkpoint::CheckpointInfo& info) const;
   std::int64_t kept_global_batch(const std::vector<train::ResumePoint>& points) const;
+  OpenData data_of(const std::vector<train::ResumePoint>& points) const;
   std::vector<train::ResumePoint> resume_points(comm::Group& group, std::vector<tracking::Notice>& notices) const;
   void remember_job(std::int64_t global_batch) const;
   std::unique_ptr<tracking::Tracker> make_tracker(const train::Run& run) const;
@@ -191,6 +194,23 @@ std::int64_t Training::kept_global_batch(const std::vector<train::ResumePoint>& 
     }
   }
   return global_batch_;
+}
+
+/// Returns a function that opens the data as the first readable checkpoint knows them; none without a checkpoint.
+OpenData Training::data_of(const std::vector<train::ResumePoint>& points) const {
+  for (const train::ResumePoint& point : points) {
+    try {
+      const checkpoint::CheckpointInfo info = point.open().info();
+      if (info.data_description.empty()) return {};
+      return [config = loaded_.experiment.dataset, info](const dataset::LoaderOptions& options) {
+        const dataset::Datasets described = dataset::described_datasets(info.data_description, info.data_fingerprint);
+        return dataset::build_as_trained(config, options, described.train->spec());
+      };
+    } catch (const core::Error&) {  // told when the run is restored
+      continue;
+    }
+  }
+  return {};
 }
 
 /// Agrees with the other ranks on checkpoints: the one that the first rank chose, and the snapshots of the nodes.
@@ -354,6 +374,7 @@ int Training::train(train::RankContext rank) {
   comm::Group& group = rank.group == nullptr ? *own_group : *rank.group;
   const std::vector<train::ResumePoint> points = resume_points(group, notices);
   rank.global_batch = kept_global_batch(points);
+  rank.open_data = data_of(points);
   const std::unique_ptr<train::Run> run = train::build(loaded_.experiment, notices, rank);
   if (world_ != nullptr) world_->check_consistent({{"data", run->data.fingerprint}});
   if (world_ != nullptr && is_first(world_)) remember_job(run->global_batch);

@@ -90,7 +90,9 @@ class PrefetchingLoader final : public Loader {
       throw core::Error("cannot go to sample " + core::format_count(position.sample) + " of epoch " +
                         core::format_count(position.epoch) + " in a dataset of " + core::format_count(size_) +
                         " samples")
-          .hint("was the checkpoint written with another dataset?");
+          .hint(
+              "go on with the data that the checkpoint was written with, or start anew from its weights "
+              "(model.init_from)");
     {
       const std::lock_guard lock(mutex_);
       if (position != position_) {

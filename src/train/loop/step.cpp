@@ -82,6 +82,8 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   add_to_window(result);
   kept.restore_if(result.skipped);
   run_.next_sample = run_.data.train->position();
+  if (run_.steps_left_in_epoch(run_.next_sample.sample) == 0)  // whatever the data of a resumed run are
+    run_.next_sample = {.epoch = run_.next_sample.epoch + 1, .sample = 0};
   ++run_.step;
   return result;
 }

@@ -414,21 +414,24 @@ double Run::lr_of_step(std::int64_t number) const {
          (plateau ? plateau->factor() : 1.0);
 }
 
+std::int64_t Run::steps_left_in_epoch(std::int64_t sample) const {
+  const std::int64_t left = std::max<std::int64_t>(0, data.train->num_samples() - sample);
+  const std::int64_t batch = (global_batch + micro_batches - 1) / micro_batches;
+  const std::int64_t used = experiment.dataset.drop_last ? left / batch * batch : left;
+  return (used + global_batch - 1) / global_batch;
+}
+
 void Run::place_in_schedule(std::int64_t offset, std::int64_t batch_before) {
   const std::int64_t planned = length.total_steps + schedule_offset;
+  const std::int64_t per_epoch = length.steps_per_epoch;
+  const bool has_same_epochs = (batch_before == 0 || batch_before == global_batch) &&
+                               (steps_per_epoch_before < 0 || steps_per_epoch_before == per_epoch);
   schedule_offset = 0;
-  if (experiment.train.epochs) {
+  if (experiment.train.epochs && has_same_epochs)
     schedule_offset = offset;
-    if (batch_before > 0 && batch_before != global_batch) {
-      const std::int64_t samples = data.train->num_samples();
-      const std::int64_t per_epoch_before = std::max<std::int64_t>(
-          1, experiment.dataset.drop_last ? samples / batch_before : (samples + batch_before - 1) / batch_before);
-      const std::int64_t units = step + offset;
-      const std::int64_t into_epoch = units % per_epoch_before * batch_before / global_batch;
-      schedule_offset =
-          units / per_epoch_before * length.steps_per_epoch + std::min(into_epoch, length.steps_per_epoch) - step;
-    }
-  }
+  else if (experiment.train.epochs)
+    schedule_offset =
+        (next_sample.epoch + 1) * per_epoch - std::min(per_epoch, steps_left_in_epoch(next_sample.sample)) - step;
   length.total_steps = planned - schedule_offset;
 }
 
@@ -454,7 +457,12 @@ void Run::visit_state(runtime::State& state) {
   runtime::visit_optional(state, "early_stopping", early_stopping);
   runtime::visit_optional(state, "loss_spikes", loss_spikes);
   state.integer("step", step);
+  steps_per_epoch_before = experiment.train.epochs ? length.steps_per_epoch : 0;
   if (state.has("schedule_offset")) state.integer("schedule_offset", schedule_offset);  // older checkpoints lack it
+  if (state.has("steps_per_epoch"))
+    state.integer("steps_per_epoch", steps_per_epoch_before);
+  else
+    steps_per_epoch_before = -1;
   last_lr = step > 0 ? lr_of_step(step) : 0;
   if (state.has("lr")) state.number("lr", last_lr);
   state.integer("num_rollbacks", num_rollbacks);

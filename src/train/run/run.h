@@ -63,7 +63,8 @@ struct Run {
   /// How far the schedule is ahead of the step, in steps of this batch. The schedule goes by the data, and earlier
   /// steps may have had another batch.
   std::int64_t schedule_offset = 0;
-  double last_lr = 0;  // of the step before a checkpoint
+  std::int64_t steps_per_epoch_before = -1;  // of the checkpoint; 0: its run counted steps; -1: unknown
+  double last_lr = 0;                        // of the step before a checkpoint
   std::int64_t num_rollbacks = 0;
   at::Tensor num_skipped;         // double []: updates left out (non-finite loss or gradients, fp16 overflow)
   at::Tensor window;              // double [2]: sum of losses and samples since the last log record, finite steps only
@@ -74,7 +75,10 @@ struct Run {
   std::uint64_t seed() const { return static_cast<std::uint64_t>(experiment.seed); }
   /// The learning rate of a step; the first is number 1.
   double lr_of_step(std::int64_t number) const;
+  /// Updates that the rest of an epoch takes, whose samples before this one were seen.
+  std::int64_t steps_left_in_epoch(std::int64_t sample) const;
   /// Sets what is left of a run in epochs, whose checkpoint had this offset and this batch on all ranks (0: unknown).
+  /// Where an epoch has become others, the place in the data tells it.
   void place_in_schedule(std::int64_t offset, std::int64_t batch_before);
   /// For one micro-batch of this run: no rank keeps 16-bit copies of weights that it holds only its part of.
   amp::Autocast autocast() const;
