@@ -80,7 +80,7 @@ Generation generate(model::Model& model, const GenerationRequest& request,
     const std::int64_t known = std::min(request.vocab_size, logits.numel());
     const std::span values(logits.const_data_ptr<float>(), static_cast<std::size_t>(known));
     const auto id = static_cast<std::int32_t>(sample(values, request.sampling, random.uniform()));
-    if (request.end == id) {
+    if (std::ranges::find(request.ends, id) != request.ends.end()) {
       generation.ended_by = GenerationEnd::end_token;
       return generation;
     }

@@ -20,7 +20,7 @@ struct GenerationRequest {
   std::int64_t max_tokens = 128;                        // of what is generated
   std::optional<std::int64_t> max_position_embeddings;  // of the prompt and what is generated; none: any
   std::int64_t vocab_size = 0;                          // ids below this are drawn
-  std::optional<std::int32_t> end{};  // the token that ends the text; it isn't part of what is generated
+  std::vector<std::int32_t> ends{};  // tokens that end the text; they are no part of what is generated
   Sampling sampling{};
   std::uint64_t key = 0;  // names the randomness
   EarlierTokens earlier = EarlierTokens::cached;

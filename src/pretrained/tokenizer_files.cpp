@@ -34,6 +34,28 @@ constexpr std::array<std::pair<const char*, const char*>, 13> kTokenizerFiles = 
 
 constexpr const char* kGenerationConfig = "generation_config.json";
 
+/// Keys of transformers' GenerationConfig that change a text however its tokens are drawn, with the value that doesn't.
+constexpr std::array<std::pair<const char*, double>, 18> kTextKeys = {{
+    {"repetition_penalty", 1},
+    {"encoder_repetition_penalty", 1},
+    {"no_repeat_ngram_size", 0},
+    {"encoder_no_repeat_ngram_size", 0},
+    {"min_length", 0},
+    {"min_new_tokens", 0},
+    {"num_beams", 1},
+    {"guidance_scale", 1},
+    {"penalty_alpha", 0},
+    {"suppress_tokens", 0},
+    {"begin_suppress_tokens", 0},
+    {"bad_words_ids", 0},
+    {"force_words_ids", 0},
+    {"sequence_bias", 0},
+    {"forced_bos_token_id", -1},
+    {"forced_eos_token_id", -1},
+    {"exponential_decay_length_penalty", 0},
+    {"stop_strings", 0},
+}};
+
 /// Returns a JSON file's object; null if there is no file.
 Json object_in(const fs::path& path) {
   if (!fs::is_regular_file(path)) return nullptr;
@@ -72,13 +94,31 @@ fs::path write_chat_template(const std::string& source, const fs::path& director
   return file;
 }
 
+GenerationSettings read_generation_settings(const fs::path& directory) {
+  GenerationSettings settings;
+  const Json json = object_in(directory / kGenerationConfig);
+  Json ends = json.is_object() ? json.value("eos_token_id", Json()) : Json();
+  if (const Json config = ends.is_null() ? object_in(directory / "config.json") : Json(); config.is_object())
+    ends = config.value("eos_token_id", Json());
+  if (ends.is_number_integer()) ends = Json::array({ends});
+  for (const Json& id : ends)
+    if (id.is_number_integer()) settings.ends.push_back(id.get<std::int32_t>());
+  if (!json.is_object()) return settings;
+  for (const auto& [key, neutral] : kTextKeys)
+    if (const auto found = json.find(key); found != json.end()) {
+      const bool is_neutral = found->is_null() || (found->is_structured() && found->empty()) ||
+                              (found->is_number() && found->get<double>() == neutral);
+      if (!is_neutral) settings.not_computed.emplace_back(key);
+    }
+  return settings;
+}
+
 std::optional<fs::path> write_generation_config(const fs::path& base, const ModelInfo& facts,
                                                 const fs::path& directory) {
   Json json = base.empty() ? Json() : object_in(base / kGenerationConfig);
-  if (json.is_null() && !facts.end_of_answer) return std::nullopt;
+  Json ends = base.empty() ? Json::array() : Json(read_generation_settings(base).ends);
+  if (json.is_null() && ends.size() < 2 && !facts.end_of_answer) return std::nullopt;
   if (json.is_null()) json = Json::object();
-  Json ends = json.value("eos_token_id", Json());
-  if (!ends.is_array()) ends = ends.is_null() ? Json::array() : Json::array({ends});
   const auto add = [&](const std::optional<std::int32_t>& id) {
     if (id && std::ranges::find(ends, Json(*id)) == ends.end()) ends.push_back(*id);
   };

@@ -1,6 +1,7 @@
 // What goes along with a language model, for whoever gets it: tokenizer, chat template and settings of generation.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -18,8 +19,17 @@ std::vector<std::filesystem::path> copy_tokenizer(const std::filesystem::path& t
 /// Writes the chat template beside a tokenizer's copied files, in the place of its own; returns the file.
 std::filesystem::path write_chat_template(const std::string& source, const std::filesystem::path& directory);
 
+/// What a published directory says of generated texts.
+struct GenerationSettings {
+  std::vector<std::int32_t> ends;         // of generation_config.json's eos_token_id, else config.json's
+  std::vector<std::string> not_computed;  // keys of generation_config.json that change texts, and have no effect here
+};
+
+/// Reads generation_config.json and config.json; a directory without them says nothing.
+GenerationSettings read_generation_settings(const std::filesystem::path& directory);
+
 /// Writes generation_config.json: the settings of the one in `base`, if any, with the tokens that end an answer here.
-/// Writes nothing, and returns nothing, if `base` has none and config.json says all.
+/// Writes nothing, and returns nothing, if `base` has none and one token ends a text, which config.json says.
 std::optional<std::filesystem::path> write_generation_config(const std::filesystem::path& base, const ModelInfo& facts,
                                                              const std::filesystem::path& directory);
 

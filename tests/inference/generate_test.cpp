@@ -74,7 +74,7 @@ void check_against_transformers(const PublishedNetwork& published, const std::fi
                               .source = {source, source + lengths[row]},
                               .max_tokens = 12,
                               .vocab_size = 61,
-                              .end = 1,
+                              .ends = {1},
                               .sampling = {.temperature = 0}};
     for (const EarlierTokens earlier : {EarlierTokens::cached, EarlierTokens::recomputed}) {
       request.earlier = earlier;
@@ -117,11 +117,11 @@ TEST_CASE("generation ends at the end token, at the model's last position, and s
   CHECK(full.ended_by == GenerationEnd::max_position_embeddings);
   CHECK(full.ids.size() == 21);
   CHECK(heard == full.ids);
-  request.end = full.ids[0];
+  request.ends = {9999, full.ids[0]};
   const Generation none = generate(*model, request, ignore);
   CHECK(none.ended_by == GenerationEnd::end_token);
   CHECK(none.ids.empty());
-  request.end = {};
+  request.ends = {};
   request.vocab_size = 10;
   for (const std::int32_t id : generate(*model, request, ignore).ids) CHECK(id < 10);
 }

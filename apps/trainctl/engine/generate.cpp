@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "inference/generate.h"
 #include "inference/text_stream.h"
+#include "pretrained/tokenizer_files.h"
 #include "runtime/random.h"
 
 namespace trainctl::engine {
@@ -29,6 +30,22 @@ std::vector<std::int32_t> prompt_ids(const tokenizer::Tokenizer& tokenizer, cons
   if (ids.size() > 1 && roles.end && ids.back() == *roles.end) ids.pop_back();
   if (ids.empty() && (roles.begin || roles.end)) ids.push_back(roles.begin ? *roles.begin : *roles.end);
   return ids;
+}
+
+/// Returns the tokens that end the text. To the prompt's own end come those of the directory of transformers that
+/// training began with. Weights of such a directory end a text as it says, whatever the tokenizer calls the end.
+std::vector<std::int32_t> ends_of(const cli::EngineCall& call, const experiment::Experiment& experiment,
+                                  const std::optional<std::int32_t>& end) {
+  const bool is_published = std::filesystem::is_regular_file(std::filesystem::path(call.checkpoint) / "config.json");
+  const std::filesystem::path base = is_published ? call.checkpoint : experiment.model.init_from.value_or("");
+  pretrained::GenerationSettings settings;
+  if (std::filesystem::is_directory(base)) settings = pretrained::read_generation_settings(base);
+  if (!settings.not_computed.empty())
+    core::log().warning((base / "generation_config.json").string() + " has " + core::list_words(settings.not_computed) +
+                        ", which transformers computes and trainctl doesn't: the text may be another");
+  const bool has_own = is_published && !call.options<cli::GenerateOptions>().is_question && !settings.ends.empty();
+  if (end && !has_own) settings.ends.push_back(*end);
+  return settings.ends;
 }
 
 /// The tokens that generation begins with, and the one that ends it.
@@ -63,7 +80,7 @@ inference::GenerationRequest request_of(const cli::EngineCall& call, const token
           .max_tokens = options.max_tokens,
           .max_position_embeddings = *sizes_of(network).max_position_embeddings,
           .vocab_size = tokenizer.vocab_size(),
-          .end = prompt.end,
+          .ends = ends_of(call, experiment, prompt.end),
           .sampling = {.temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p},
           .earlier = config::traits_of(network).has_kv_cache ? inference::EarlierTokens::cached
                                                              : inference::EarlierTokens::recomputed};

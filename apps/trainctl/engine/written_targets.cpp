@@ -9,6 +9,8 @@ namespace trainctl::engine {
 std::vector<nlohmann::ordered_json> written_targets(train::Run& run, const tokenizer::Tokenizer& tokenizer,
                                                     const std::vector<inference::PredictionInput>& sources) {
   std::vector<nlohmann::ordered_json> answers;
+  std::vector<std::int32_t> ends;
+  if (const auto end = tokenizer.roles().end) ends.push_back(*end);
   for (const inference::PredictionInput& source : sources) {
     std::optional<dataset::Seq2SeqPrompt> prompt =
         dataset::seq2seq_prompt(run.experiment.dataset.source, tokenizer, source.text);
@@ -17,7 +19,7 @@ std::vector<nlohmann::ordered_json> written_targets(train::Run& run, const token
                                                .source = std::move(prompt->source),
                                                .max_tokens = run.data.train->spec().target_length,
                                                .vocab_size = tokenizer.vocab_size(),
-                                               .end = tokenizer.roles().end,
+                                               .ends = ends,
                                                .sampling = {.temperature = 0}};
     const inference::Generation generation = inference::generate(*run.model, request, [](std::int32_t) {});
     const bool is_whole = generation.ended_by == inference::GenerationEnd::end_token;
