@@ -28,7 +28,7 @@ constexpr double kWordsOfTexts = 6;  // on average, in a column of texts
 constexpr std::int64_t kMostClasses = 1'000;
 constexpr std::size_t kFewClasses = 4;  // which a few rows may have
 constexpr std::array kTextNames = {"text", "texts", "content", "document", "body"};
-/// As GLUE, SNLI, PAWS and MS MARCO call two texts that one label belongs to.
+/// The names that GLUE, SNLI, PAWS and MS MARCO give two texts of one label.
 constexpr std::array<std::array<const char*, 2>, 10> kPairNames = {{{"sentence1", "sentence2"},
                                                                     {"sentence_a", "sentence_b"},
                                                                     {"text1", "text2"},

@@ -75,6 +75,14 @@ class ImageFolder(unittest.TestCase):
             lines = [json.loads(line) for line in (self.root / policy / "bad_samples.jsonl").read_text().splitlines()]
             self.assertEqual(len(lines), bad)
             self.assertEqual({"6.jpg", "1.jpg"}, {line["problem"].split(":")[0].rsplit("/", 1)[1] for line in lines})
+            bad_of = {}
+            for split, count in (("train", 115), ("eval", 35)):
+                result = run("eval", self.root / policy, "--split", split)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                bad_of[split] = sum(name in result.stderr for name in ("/6.jpg", "/1.jpg"))
+                left_out = bad_of[split] if policy == "skip" else 0
+                self.assertIn(f"{split} set, {count - left_out}{f' of {count}' if left_out else ''} samples", result.stdout)
+            self.assertEqual(sum(bad_of.values()), bad)
         result = run("train", self.config, "--run-dir", self.root / "many", "--set", "dataset.on_bad_sample=skip", "--set", "dataset.max_bad_samples=1")
         self.assertEqual(result.returncode, 1)
         self.assertIn("dataset.max_bad_samples", result.stderr)

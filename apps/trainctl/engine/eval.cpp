@@ -1,10 +1,13 @@
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "checkpointed_run.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
+#include "dataset/loader/bad_samples.h"
 #include "engine.h"
 #include "notice_printer.h"
 #include "train/loop/evaluate.h"
@@ -22,9 +25,25 @@ std::string as_json(const train::EvaluationResult& result, const CheckpointedRun
   return document.dump(2);
 }
 
+/// Warns of samples that can't be read. Returns how many of them were left out.
+std::int64_t tell_bad_samples(const train::Run& run) {
+  constexpr std::size_t kMostNamed = 5;
+  if (run.data.bad_samples == nullptr) return 0;
+  const std::vector<dataset::BadSampleReport> reports = run.data.bad_samples->take();
+  if (reports.empty()) return 0;
+  const bool are_left_out = run.data.bad_samples->policy() == dataset::OnBadSample::skip;
+  core::log().warning(core::format_count(reports.size()) + " samples can't be read, and " +
+                      (are_left_out ? "are left out" : "others stand for them, which count twice"));
+  for (std::size_t i = 0; i < std::min(reports.size(), kMostNamed); ++i) core::log().warning(reports[i].what);
+  return are_left_out ? std::ssize(reports) : 0;
+}
+
 void print_table(const train::EvaluationResult& result, const CheckpointedRun& loaded, const std::string& split) {
-  core::print(stdout, "%s: %s set, %s samples\n", title(loaded).c_str(), split.c_str(),
-              core::format_count(loaded.run->data.eval->num_samples()).c_str());
+  const std::int64_t num_samples = loaded.run->data.eval->num_samples();
+  const std::int64_t num_left_out = tell_bad_samples(*loaded.run);
+  core::print(stdout, "%s: %s set, %s%s samples\n", title(loaded).c_str(), split.c_str(),
+              core::format_count(num_samples - num_left_out).c_str(),
+              num_left_out == 0 ? "" : (" of " + core::format_count(num_samples)).c_str());
   for (const auto& [name, value] : result.metrics) core::print(stdout, "  %-20s %.6g\n", name.c_str(), value);
 }
 
@@ -60,10 +79,12 @@ int run_eval(const cli::EngineCall& call) {
     train::write_logits(path, train::logits_of_samples(*loaded.run, printer), loaded.run->data.fingerprint);
   }
   const train::EvaluationResult result = train::evaluate(*loaded.run, printer);
-  if (call.json)
+  if (call.json) {
+    tell_bad_samples(*loaded.run);
     core::print(stdout, "%s\n", as_json(result, loaded, split).c_str());
-  else
+  } else {
     print_table(result, loaded, split);
+  }
   return 0;
 }
 
