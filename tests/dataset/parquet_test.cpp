@@ -58,9 +58,8 @@ pq.write_table(table.select(['price', 'a', 'label']).replace_schema_metadata({b'
 bool write_files(const TemporaryDirectory& directory, const std::string& codecs) {
   const std::string python(TRAINCTL_PYTHON);
   if (python.empty()) return false;
-  std::string command = python;
-  for (const std::string& word : {directory.write("write.py", kScript).string(), directory.path().string(), codecs})
-    command.append(" ").append(word);
+  const std::string script = directory.write("write.py", kScript).string();
+  const std::string command = "'" + python + "' " + script + " " + directory.path().string() + " " + codecs;
   const int status = std::system(command.c_str());
   return status == 0;
 }

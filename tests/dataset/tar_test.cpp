@@ -53,7 +53,7 @@ std::string python_tar(const TemporaryDirectory& directory, const std::string& f
       "  add('d' * 300 + '/\\u00fc.json', b'{}')\n"
       "t.close()\n";
   const std::string file = directory.write(format + ".py", script);
-  const std::string command = std::string(TRAINCTL_PYTHON) + " " + file + " " + path + " " + format;
+  const std::string command = "'" TRAINCTL_PYTHON "' '" + file + "' '" + path + "' " + format;
   REQUIRE(std::system(command.c_str()) == 0);
   return core::read_file(path);
 }

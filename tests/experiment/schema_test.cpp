@@ -31,7 +31,8 @@ bool reads(const TemporaryDirectory& folder, const std::string& text) {
 void require_each(const TemporaryDirectory& folder, const std::string& expected, const std::string& files) {
   const auto schema = folder.write("schema.json", experiment_schema());
   const std::string script = std::string(TRAINCTL_SOURCE_DIR) + "/tests/experiment/validate.py";
-  const std::string command = "'" TRAINCTL_PYTHON "' " + script + " " + expected + " " + schema.string() + " " + files;
+  const std::string command =
+      "'" TRAINCTL_PYTHON "' '" + script + "' " + expected + " " + schema.string() + " " + files;
   const int status = WEXITSTATUS(std::system(command.c_str()));
   if (status == 77) testing::skip("no jsonschema and yaml in .deps/python (scripts/setup.sh --tests)");
   CHECK(status == 0);
@@ -54,7 +55,7 @@ TEST_CASE("the schema accepts every example, starters, short forms and overlays"
       {experiment_starter(), experiment_starter({"x", "wide_resnet", "sgd"}),
        "base: other.yaml\ndataset: {batch_size: 3}\noptimizer: {momentum: 0.5}\nmodel: {depth: 16}\n",
        kWhole + "optimizer: {kind: sgd, lr_scheduler: cosine, clip_norm: null}\ndevice: cpu\ntask: classification\n"});
-  require_each(folder, "valid", std::string(TRAINCTL_SOURCE_DIR) + "/configs/*.yaml" + files);
+  require_each(folder, "valid", "'" TRAINCTL_SOURCE_DIR "'/configs/*.yaml" + files);
 }
 
 TEST_CASE("the schema refuses what the reader refuses", "[experiment]") {
