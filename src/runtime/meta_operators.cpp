@@ -1,6 +1,7 @@
 #include "runtime/meta_operators.h"
 
 #include <ATen/ExpandUtils.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
@@ -15,7 +16,6 @@
 #include <vector>
 
 #include "runtime/fake_tensor.h"
-#include "runtime/meta_losses.h"
 
 namespace trainctl::runtime {
 namespace {
@@ -327,6 +327,28 @@ Three native_group_norm_backward(const Tensor&, const Tensor& input, const Tenso
           weight ? like_if(wanted[2], *weight) : Tensor()};
 }
 
+// ---- losses
+
+Two nll_loss2d(const Tensor& logs, const Tensor& targets, const OptionalTensor&, std::int64_t reduction, std::int64_t) {
+  const Tensor scalar = at::empty({}, logs.options());
+  return {reduction == at::Reduction::None ? at::empty(targets.sizes(), logs.options()) : scalar,
+          at::empty({}, logs.options())};
+}
+
+Tensor nll_loss2d_backward(const Tensor&, const Tensor& logs, const Tensor&, const OptionalTensor&, std::int64_t,
+                           std::int64_t, const Tensor&) {
+  return at::empty_like(logs);
+}
+
+/// Returns the values, and a buffer of as many that the backward pass reads.
+Two log_sigmoid(const Tensor& values) {
+  return {at::empty_like(values), at::empty_like(values)};
+}
+
+Tensor log_sigmoid_backward(const Tensor&, const Tensor& values, const Tensor&) {
+  return at::empty_like(values);
+}
+
 // ---- updates in place
 
 void nothing(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -373,7 +395,10 @@ void add_meta_operators() {
     for (const char* name : {"logical_and.out", "logical_or.out", "logical_xor.out"}) aten.impl(name, &binary);
     aten.impl("_local_scalar_dense", &local_scalar);
     aten.impl("mse_loss_backward", &mse_loss_backward);
-    add_meta_losses(aten);
+    aten.impl("nll_loss2d_forward", &nll_loss2d);
+    aten.impl("nll_loss2d_backward", &nll_loss2d_backward);
+    aten.impl("log_sigmoid_forward", &log_sigmoid);
+    aten.impl("log_sigmoid_backward", &log_sigmoid_backward);
     aten.impl("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", &round_by_tensor);
     aten.impl("fake_quantize_per_channel_affine_cachemask", &round_by_channel);
     aten.impl("_fake_quantize_learnable_per_tensor_affine", &round_learned);

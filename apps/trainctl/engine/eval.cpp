@@ -38,9 +38,9 @@ std::int64_t tell_bad_samples(const train::Run& run) {
   return are_left_out ? std::ssize(reports) : 0;
 }
 
-void print_table(const train::EvaluationResult& result, const CheckpointedRun& loaded, const std::string& split) {
+void print_table(const train::EvaluationResult& result, const CheckpointedRun& loaded, const std::string& split,
+                 std::int64_t num_left_out) {
   const std::int64_t num_samples = loaded.run->data.eval->num_samples();
-  const std::int64_t num_left_out = tell_bad_samples(*loaded.run);
   core::print(stdout, "%s: %s set, %s%s samples\n", title(loaded).c_str(), split.c_str(),
               core::format_count(num_samples - num_left_out).c_str(),
               num_left_out == 0 ? "" : (" of " + core::format_count(num_samples)).c_str());
@@ -79,12 +79,11 @@ int run_eval(const cli::EngineCall& call) {
     train::write_logits(path, train::logits_of_samples(*loaded.run, printer), loaded.run->data.fingerprint);
   }
   const train::EvaluationResult result = train::evaluate(*loaded.run, printer);
-  if (call.json) {
-    tell_bad_samples(*loaded.run);
+  const std::int64_t num_left_out = tell_bad_samples(*loaded.run);
+  if (call.json)
     core::print(stdout, "%s\n", as_json(result, loaded, split).c_str());
-  } else {
-    print_table(result, loaded, split);
-  }
+  else
+    print_table(result, loaded, split, num_left_out);
   return 0;
 }
 

@@ -58,8 +58,8 @@ class Training {
   experiment::AutoValues share(const experiment::AutoValues& values) const;
   /// Returns the samples per step of a run that resumes with another number of ranks; 0 if the config's count holds.
   std::int64_t kept_global_batch(const checkpoint::CheckpointInfo& info) const;
-  std::int64_t kept_global_batch(const std::vector<train::ResumePoint>& points) const;
-  OpenData data_of(const std::vector<train::ResumePoint>& points) const;
+  std::optional<checkpoint::CheckpointInfo> resumed_info(const std::vector<train::ResumePoint>& points) const;
+  OpenData data_of(const checkpoint::CheckpointInfo& info) const;
   std::vector<train::ResumePoint> resume_points(comm::Group& group, std::vector<tracking::Notice>& notices) const;
   void remember_job(std::int64_t global_batch) const;
   std::unique_ptr<tracking::Tracker> make_tracker(const train::Run& run) const;
@@ -184,33 +184,26 @@ std::int64_t Training::kept_global_batch(const checkpoint::CheckpointInfo& info)
   return experiment::has_same_batches(loaded_.experiment, info.config) ? info.global_batch : 0;
 }
 
-/// Returns the value of the first readable checkpoint. Damaged ones are reported later, when the run is restored.
-std::int64_t Training::kept_global_batch(const std::vector<train::ResumePoint>& points) const {
+/// Returns what the first readable checkpoint says; none without one. Damaged ones are reported later, when the run is
+/// restored.
+std::optional<checkpoint::CheckpointInfo> Training::resumed_info(const std::vector<train::ResumePoint>& points) const {
   for (const train::ResumePoint& point : points) {
     try {
-      return kept_global_batch(point.open().info());
+      return point.open().info();
     } catch (const core::Error&) {
       continue;
     }
   }
-  return global_batch_;
+  return std::nullopt;
 }
 
-/// Returns a function that opens the data as the first readable checkpoint knows them; none without a checkpoint.
-OpenData Training::data_of(const std::vector<train::ResumePoint>& points) const {
-  for (const train::ResumePoint& point : points) {
-    try {
-      const checkpoint::CheckpointInfo info = point.open().info();
-      if (info.data_description.empty()) return {};
-      return [config = loaded_.experiment.dataset, info](const dataset::LoaderOptions& options) {
-        const dataset::Datasets described = dataset::described_datasets(info.data_description, info.data_fingerprint);
-        return dataset::build_as_trained(config, options, described.train->spec());
-      };
-    } catch (const core::Error&) {  // told when the run is restored
-      continue;
-    }
-  }
-  return {};
+/// Returns a function that opens the data as the checkpoint knows them.
+OpenData Training::data_of(const checkpoint::CheckpointInfo& info) const {
+  if (info.data_description.empty()) return {};
+  return [config = loaded_.experiment.dataset, info](const dataset::LoaderOptions& options) {
+    const dataset::Datasets described = dataset::described_datasets(info.data_description, info.data_fingerprint);
+    return dataset::build_as_trained(config, options, described.train->spec());
+  };
 }
 
 /// Agrees with the other ranks on checkpoints: the one that the first rank chose, and the snapshots of the nodes.
@@ -373,8 +366,9 @@ int Training::train(train::RankContext rank) {
   const std::unique_ptr<comm::Group> own_group = rank.group == nullptr ? comm::alone() : nullptr;
   comm::Group& group = rank.group == nullptr ? *own_group : *rank.group;
   const std::vector<train::ResumePoint> points = resume_points(group, notices);
-  rank.global_batch = kept_global_batch(points);
-  rank.open_data = data_of(points);
+  const std::optional<checkpoint::CheckpointInfo> resumed = resumed_info(points);
+  rank.global_batch = resumed ? kept_global_batch(*resumed) : global_batch_;
+  if (resumed) rank.open_data = data_of(*resumed);
   const std::unique_ptr<train::Run> run = train::build(loaded_.experiment, notices, rank);
   if (world_ != nullptr) world_->check_consistent({{"data", run->data.fingerprint}});
   if (world_ != nullptr && is_first(world_)) remember_job(run->global_batch);

@@ -138,23 +138,9 @@ void encode_bins(double value, const std::vector<double>& edges, float* inputs) 
   }
 }
 
-}  // namespace
-
-std::int64_t ColumnEncoding::width() const {
-  switch (kind) {
-    case ColumnKind::number:
-      return bin_edges.empty() ? 1 : static_cast<std::int64_t>(bin_edges.size()) - 1;
-    case ColumnKind::category:
-      return static_cast<std::int64_t>(categories.size()) + (has_other ? 1 : 0);
-    case ColumnKind::date:
-      return has_time ? 7 : 5;
-  }
-  throw std::logic_error("unknown kind of column");
-}
-
 /// Refuses 1.0 where the training rows have 1: pandas reads both as one value. In a column that has words, too, they
 /// are texts.
-static void refuse_other_spelling(const ColumnEncoding& column, const std::string& category) {
+void refuse_other_spelling(const ColumnEncoding& column, const std::string& category) {
   const std::optional<std::string> value = text_of_value(category);
   if (!value) return;
   const std::string* same = nullptr;
@@ -167,6 +153,20 @@ static void refuse_other_spelling(const ColumnEncoding& column, const std::strin
     throw core::Error("column '" + column.name + "' has '" + category + "', which is the same value as '" + *same +
                       "' of the training rows")
         .hint("write both alike");
+}
+
+}  // namespace
+
+std::int64_t ColumnEncoding::width() const {
+  switch (kind) {
+    case ColumnKind::number:
+      return bin_edges.empty() ? 1 : static_cast<std::int64_t>(bin_edges.size()) - 1;
+    case ColumnKind::category:
+      return static_cast<std::int64_t>(categories.size()) + (has_other ? 1 : 0);
+    case ColumnKind::date:
+      return has_time ? 7 : 5;
+  }
+  throw std::logic_error("unknown kind of column");
 }
 
 double ColumnEncoding::code_of(const std::string& category) const {
