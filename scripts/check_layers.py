@@ -22,6 +22,7 @@ PUBLIC = {
     "html_report": ["page.h"],
     "config": ["*"],
     "runtime": ["*"],
+    "chat_template": ["template_files.h"],
     "tokenizer": ["train_bpe.h"],
     "kernels": ["*"],
     "roofline": ["device_peaks.h", "op_cost.h", "operations.h"],

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "chat_template/template_files.h"
 #include "dataset/config.h"
 #include "tokenizer/tokenizer.h"
 
@@ -20,14 +21,14 @@ struct ChatPrompt {
 std::optional<ChatPrompt> chat_prompt(const SourceConfig& source, const tokenizer::Tokenizer& tokenizer,
                                       const std::string& question);
 
-/// The chat template by which a model was trained.
+/// The chat templates by which a model was trained.
 struct TrainedChat {
-  std::string source;
-  bool is_of_tokenizer = false;       // else the dataset names another
+  chat_template::NamedTemplates templates;
+  bool is_of_tokenizer = false;       // else the dataset names another one
   std::optional<std::int32_t> end{};  // the token that ends an answer, if it is one token
 };
 
-/// Returns the chat template of a dataset; nothing if the dataset has no conversations.
+/// Returns the chat templates of a dataset; nothing if the dataset has no conversations.
 std::optional<TrainedChat> trained_chat(const SourceConfig& source, const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace trainctl::dataset

@@ -78,20 +78,37 @@ std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& 
   const bool has_own_name = fs::is_regular_file(tokenizer) && !fs::exists(directory / tokenizer.filename());
   if (has_own_name && tokenizer.filename() != "encoder.json" && tokenizer.filename() != "vocab.bpe")
     copy(tokenizer, directory / tokenizer.filename());
+  if (const fs::path additional = from / chat_template::kTemplateDirectory; fs::is_directory(additional)) {
+    fs::create_directories(directory / chat_template::kTemplateDirectory);
+    for (const fs::directory_entry& file : fs::directory_iterator(additional))
+      if (file.path().extension() == ".jinja" && file.is_regular_file())
+        copy(file.path(), directory / chat_template::kTemplateDirectory / file.path().filename());
+  }
   if (files.empty()) throw core::Error("no tokenizer files in " + from.string()).hint("look at dataset.tokenizer");
   return files;
 }
 
-fs::path write_chat_template(const std::string& source, const fs::path& directory) {
-  const fs::path file = directory / "chat_template.jinja";
-  core::write_file_atomically(file, source);
+std::vector<fs::path> write_chat_templates(const chat_template::NamedTemplates& templates, const fs::path& directory) {
+  std::error_code none;  // that are there
+  fs::remove(directory / chat_template::kTemplateFile, none);
+  fs::remove_all(directory / chat_template::kTemplateDirectory, none);
+  std::vector<fs::path> files;
+  for (const auto& [name, source] : templates) {
+    const bool is_default = name == chat_template::kDefaultTemplate;
+    if (fs::path(name).filename() != name)
+      throw core::Error("the tokenizer has a chat template called `" + name + "`, which is no name of a file");
+    const fs::path parent = is_default ? directory : directory / chat_template::kTemplateDirectory;
+    fs::create_directories(parent);
+    files.push_back(parent / (is_default ? chat_template::kTemplateFile : name + ".jinja"));
+    core::write_file_atomically(files.back(), source);
+  }
   // Programs that know the older form alone would read another template.
   const fs::path config = directory / "tokenizer_config.json";
   if (Json json = object_in(config); json.contains("chat_template")) {
     json.erase("chat_template");
     core::write_file_atomically(config, json.dump(2) + "\n");
   }
-  return file;
+  return files;
 }
 
 GenerationSettings read_generation_settings(const fs::path& directory) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "chat_template/template_files.h"
 #include "pretrained/model_info.h"
 
 namespace trainctl::pretrained {
@@ -16,8 +17,9 @@ namespace trainctl::pretrained {
 std::vector<std::filesystem::path> copy_tokenizer(const std::filesystem::path& tokenizer,
                                                   const std::filesystem::path& directory);
 
-/// Writes the chat template beside a tokenizer's copied files, in the place of its own; returns the file.
-std::filesystem::path write_chat_template(const std::string& source, const std::filesystem::path& directory);
+/// Writes chat templates beside a tokenizer's copied files, in the place of its own; returns the files.
+std::vector<std::filesystem::path> write_chat_templates(const chat_template::NamedTemplates& templates,
+                                                        const std::filesystem::path& directory);
 
 /// What a published directory says of generated texts.
 struct GenerationSettings {

@@ -299,6 +299,24 @@ TEST_CASE("a tokenizer without a chat template is an error that names the places
   CHECK(ChatFormat(config).render({.messages = nlohmann::ordered_json::array(), .tools = {}, .place = ""}).text == "y");
 }
 
+TEST_CASE("a row with tools takes the tokenizer's template for them", "[dataset]") {
+  const TemporaryDirectory directory;
+  ChatConfig config = chat_config(directory, kOwnChatMl, "");
+  config.chat_template.reset();
+  config.tokenizer = directory.write("vocab.txt", "[UNK]\na\n");
+  directory.write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "with tools"},
+                                                               {"name": "default", "template": "without"}]})");
+  const std::string turns = R"("messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  const auto text = [&](const std::string& row) {
+    return ChatFormat(config).render(read_conversation(row, config.train, "chat.jsonl:1")).text;
+  };
+  CHECK(text("{" + turns + "}") == "without");
+  CHECK(text("{" + turns + R"(, "tools": [{"name": "f"}]})") == "with tools");
+  directory.write("tokenizer_config.json", R"({"chat_template": {"tool_use": "with tools"}})");
+  CHECK(text("{" + turns + R"(, "tools": [{"name": "f"}]})") == "with tools");
+  CHECK_THROWS_WITH(text("{" + turns + "}"), Contains("chat.jsonl:1") && Contains("no chat template `default`"));
+}
+
 TEST_CASE("best fit fills rows, and keeps each piece once", "[dataset]") {
   CHECK(pack_best_fit(std::vector<std::int64_t>{6, 5, 4, 3, 2}, 10) == PackedRows{{0, 2}, {1, 3, 4}});
   CHECK(pack_best_fit(std::vector<std::int64_t>{10, 10}, 10) == PackedRows{{0}, {1}});

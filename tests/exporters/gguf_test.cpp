@@ -159,12 +159,12 @@ Json byte_level(const std::vector<Json>& steps) {
 }
 
 /// Returns the text that the file's key has; the error if the tokenizer is refused.
-std::string value_of(const char* key, const Json& json, const std::optional<std::string>& chat_template = {}) {
+std::string value_of(const char* key, const Json& json, const chat_template::NamedTemplates& of_training = {}) {
   const TemporaryDirectory scratch;
   scratch.write("tokenizer.json", json.dump());
   GgufFile file;
   try {
-    add_vocabulary(file, scratch.path(), {.vocab_size = 300, .end_of_answer = 256}, chat_template);
+    add_vocabulary(file, scratch.path(), {.vocab_size = 300, .end_of_answer = 256}, of_training);
   } catch (const core::Error& error) {
     return error.what();
   }
@@ -214,8 +214,11 @@ TEST_CASE("gguf names the pre-tokenizer that llama.cpp has, or refuses the token
   CHECK_THAT(pre(json), Contains("<|endoftext|>") && Contains("lstrip"));
 }
 
-TEST_CASE("a gguf file has the chat template of training", "[exporters]") {
-  CHECK(value_of("tokenizer.chat_template", byte_level({bytes(true)}), "of training") == "of training");
+TEST_CASE("a gguf file has the chat templates of training, by gguf-py's keys", "[exporters]") {
+  const chat_template::NamedTemplates templates = {{"default", "of training"}, {"tool_use", "with tools"}};
+  const Json json = byte_level({bytes(true)});
+  CHECK(value_of("tokenizer.chat_template.tool_use", json, templates) == "with tools");
+  CHECK(value_of("tokenizer.chat_template", json, {{"default", "of training"}}) == "of training");
 }
 
 TEST_CASE("what llama.cpp can't compute is refused by its key", "[exporters]") {

@@ -264,19 +264,20 @@ std::optional<fs::path> tokenizer_beside(const cli::EngineCall& call, exporters:
   return std::nullopt;
 }
 
-/// Puts the chat template of training in the place of the one that the tokenizer's copied files have.
-void write_chat_template(const cli::EngineCall& call, const fs::path& directory, std::vector<fs::path>& files) {
+/// Puts the chat templates of training in the place of those that the tokenizer's copied files have.
+void write_chat_templates(const cli::EngineCall& call, const fs::path& directory, std::vector<fs::path>& files) {
   const auto chat = dataset::trained_chat(call.loaded.experiment.dataset.source, *open_tokenizer(call));
   if (!chat || (chat->is_of_tokenizer && call.tokenizer.empty())) return;
-  const fs::path file = pretrained::write_chat_template(chat->source, directory);
-  if (std::ranges::find(files, file) == files.end()) files.push_back(file);
+  for (const fs::path& file : pretrained::write_chat_templates(chat->templates, directory))
+    if (std::ranges::find(files, file) == files.end()) files.push_back(file);
+  std::erase_if(files, [](const fs::path& file) { return !fs::exists(file); });
 }
 
-/// Writes what a program needs to generate text beside weights and tokenizer. These are the chat template of training,
+/// Writes what a program needs to generate text beside weights and tokenizer. These are the chat templates of training,
 /// the settings with which the model began, and the tokens that end its answers.
 void write_generation_files(const cli::EngineCall& call, const exporters::ModelCard& card, const fs::path& directory,
                             std::vector<fs::path>& files) {
-  write_chat_template(call, directory, files);
+  write_chat_templates(call, directory, files);
   const model::Output output = config::traits_of(call.loaded.experiment.task).output;
   if (output != model::Output::next_tokens && output != model::Output::target_tokens) return;
   const fs::path base = call.options<cli::ExportOptions>().published;
@@ -339,7 +340,7 @@ void write_card(const exporters::ModelCard& card, const cli::EngineCall& call, W
   const bool has_tokenizer = graph_file_name(card.format) != nullptr && card.facts.vocab_size > 0;
   if (const auto path = tokenizer_path(call); has_tokenizer && path && *path != "bytes") {
     for (fs::path& file : pretrained::copy_tokenizer(*path, output)) written.files.push_back(std::move(file));
-    write_chat_template(call, output, written.files);
+    write_chat_templates(call, output, written.files);
   }
 }
 

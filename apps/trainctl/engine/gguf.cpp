@@ -52,7 +52,7 @@ int export_gguf_file(const cli::EngineCall& given) {
   if (tokenizer && *tokenizer != "bytes") {
     request.tokenizer = *tokenizer;
     const auto chat = dataset::trained_chat(call.loaded.experiment.dataset.source, *open_tokenizer(call));
-    if (chat) request.chat_template = chat->source;
+    if (chat) request.chat_templates = chat->templates;
     if (chat) card.facts.end_of_answer = chat->end;
   } else {
     core::log().info("the file gets no vocabulary: the dataset has no tokenizer with files");

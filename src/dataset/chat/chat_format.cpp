@@ -56,17 +56,6 @@ void add_special_tokens(const Json& config, Json& tokens) {
   }
 }
 
-/// A list of templates has one with the name `default`.
-std::string template_in(const Json& config) {
-  const auto found = config.find("chat_template");
-  if (found == config.end()) return "";
-  if (found->is_string()) return found->get<std::string>();
-  if (found->is_array())
-    for (const Json& one : *found)
-      if (one.is_object() && one.value("name", "") == "default") return one.value("template", "");
-  return "";
-}
-
 std::optional<std::tm> date_of(const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
   int year = 0;
@@ -91,31 +80,30 @@ std::optional<std::tm> date_of(const std::optional<std::string>& text) {
 
 /// What a tokenizer's directory says of chats.
 struct ChatFormat::Files {
-  std::string source{};
-  std::string name{};
+  chat_template::NamedTemplates sources{};
+  std::string name{};  // for errors
   Json special_tokens = Json::object();
 
   explicit Files(const ChatConfig& config) {
+    const bool has_directory = config.tokenizer != "bytes";
     const fs::path directory =
         fs::is_directory(config.tokenizer) ? fs::path(config.tokenizer) : fs::path(config.tokenizer).parent_path();
-    const bool has_directory = config.tokenizer != "bytes";
     const fs::path config_file = directory / "tokenizer_config.json";
-    const fs::path template_file = directory / "chat_template.jinja";
-    const Json tokenizer_config = has_directory ? read_json(config_file) : Json::object();
-    add_special_tokens(tokenizer_config, special_tokens);
+    const fs::path template_file = directory / chat_template::kTemplateFile;
+    if (has_directory) add_special_tokens(read_json(config_file), special_tokens);
     if (has_directory) add_special_tokens(read_json(directory / "special_tokens_map.json"), special_tokens);
     if (config.chat_template == std::string(kChatMl)) {
-      source = kChatMlTemplate;
+      sources[chat_template::kDefaultTemplate] = kChatMlTemplate;
       name = kChatMl;
-    } else if (config.chat_template || (has_directory && fs::exists(template_file))) {
-      const fs::path file = config.chat_template ? fs::path(*config.chat_template) : template_file;
-      source = core::read_file(file, kMostBytes);
-      name = file.string();
-    } else {
-      source = template_in(tokenizer_config);
-      name = config_file.string() + ": chat_template";
+    } else if (config.chat_template) {
+      sources[chat_template::kDefaultTemplate] = core::read_file(*config.chat_template, kMostBytes);
+      name = *config.chat_template;
+    } else if (has_directory) {
+      sources = chat_template::read_templates(directory);
+      name = fs::exists(template_file) ? template_file.string() : config_file.string() + ": chat_template";
     }
-    if (!source.empty()) return;
+    std::erase_if(sources, [](const auto& named) { return named.second.empty(); });
+    if (!sources.empty()) return;
     throw core::Error(
         "tokenizer " + config.tokenizer + " has no chat template" +
         (has_directory ? "; looked for " + template_file.string() + " and `chat_template` in " + config_file.string()
@@ -127,15 +115,30 @@ struct ChatFormat::Files {
 ChatFormat::ChatFormat(const ChatConfig& config) : ChatFormat(config, Files(config)) {}
 
 ChatFormat::ChatFormat(const ChatConfig& config, Files files)
-    : source_(files.source),
-      template_(files.source, files.name),
+    : sources_(std::move(files.sources)),
       special_tokens_(std::move(files.special_tokens)),
       date_(date_of(config.date)),
-      loss_on_(config.loss_on),
-      reading_("chat 2 " + std::string(config::name_of(config.loss_on)) + " " + config.date.value_or("") + " " +
-               special_tokens_.dump() + " " + core::checksum(files.source)) {}
+      loss_on_(config.loss_on) {
+  std::string checksums;
+  for (const auto& [name, source] : sources_) {
+    const bool is_only = name == chat_template::kDefaultTemplate;
+    templates_.emplace(name, ParsedTemplate(source, is_only ? files.name : files.name + " (" + name + ")"));
+    checksums += " " + (is_only ? "" : name + " ") + core::checksum(source);
+  }
+  reading_ = "chat 2 " + std::string(config::name_of(config.loss_on)) + " " + config.date.value_or("") + " " +
+             special_tokens_.dump() + checksums;
+}
 
-bool ChatFormat::names_member(const std::string& name) const {
+const ParsedTemplate& ChatFormat::template_for(const Conversation& conversation) const {
+  auto found = conversation.tools.is_null() ? templates_.end() : templates_.find(chat_template::kToolTemplate);
+  if (found == templates_.end()) found = templates_.find(chat_template::kDefaultTemplate);
+  if (found != templates_.end()) return found->second;
+  throw core::Error(conversation.place + ": the tokenizer has no chat template `default`, only `" +
+                    templates_.begin()->first + "`")
+      .hint("set dataset.chat_template to a file with a Jinja template, or to chatml");
+}
+
+bool ParsedTemplate::names_member(const std::string& name) const {
   for (const std::string& access : {"." + name, "'" + name + "'", "\"" + name + "\""})
     if (source_.find(access) != std::string::npos) return true;
   return false;
@@ -152,7 +155,7 @@ chat_template::Rendered ChatFormat::render(const Conversation& conversation, std
   variables["add_generation_prompt"] = asks_for_answer;
   variables.update(conversation.variables);
   try {
-    return template_.render(variables, {.now = date_});
+    return template_for(conversation).chat().render(variables, {.now = date_});
   } catch (const core::Error& error) {
     core::Error told(conversation.place + ": " + error.what());
     if (std::string_view(error.what()).find("strftime_now") != std::string_view::npos)

@@ -54,9 +54,10 @@ std::optional<TrainedChat> trained_chat(const SourceConfig& source, const tokeni
   ChatConfig config = *chat;
   if (!config.date) config.date = today();
   const ChatFormat format(config);
-  return TrainedChat{.source = format.source(),
-                     .is_of_tokenizer = !chat->chat_template,
-                     .end = end_of_answer(format, question_of("a"), tokenizer)};
+  TrainedChat trained{.templates = format.sources(), .is_of_tokenizer = !chat->chat_template};
+  if (trained.templates.contains(chat_template::kDefaultTemplate))
+    trained.end = end_of_answer(format, question_of("a"), tokenizer);
+  return trained;
 }
 
 std::optional<ChatPrompt> chat_prompt(const SourceConfig& source, const tokenizer::Tokenizer& tokenizer,

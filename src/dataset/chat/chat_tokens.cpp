@@ -45,7 +45,8 @@ ChatTokens tokenize_conversation(const ChatFormat& format, const tokenizer::Toke
   const auto num_learned =
       std::count_if(tokens.labels.begin(), tokens.labels.end(), [](std::int32_t label) { return label != kNoTarget; });
   const int line = marked.trained.front().line;
-  const std::string where = " (" + format.chat().name() + (line > 0 ? ":" + std::to_string(line) : "") + ")";
+  const std::string where =
+      " (" + format.template_for(conversation).chat().name() + (line > 0 ? ":" + std::to_string(line) : "") + ")";
   if (num_learned == 0) throw core::Error(conversation.place + ": no token is learned" + where);
   if (format.loss_on() != LossOn::all && num_learned == static_cast<std::ptrdiff_t>(tokens.ids.size()))
     throw core::Error(conversation.place + ": every token is learned, the prompt's too" + where);

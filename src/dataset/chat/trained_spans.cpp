@@ -44,7 +44,10 @@ std::string shown(std::string_view text) {
 class Marking {
  public:
   Marking(const ChatFormat& format, const Conversation& conversation)
-      : format_(format), conversation_(conversation), whole_(format.render(conversation)) {}
+      : format_(format),
+        template_(format.template_for(conversation)),
+        conversation_(conversation),
+        whole_(format.render(conversation)) {}
 
   MarkedText run() {
     check_printed();
@@ -83,7 +86,7 @@ class Marking {
   void check_printed() const {
     check_lists();
     for (const auto& [name, value] : conversation_.variables.items())
-      if (!format_.reads_variable(name))
+      if (!template_.reads_variable(name))
         throw fail("the template doesn't read `" + name + "` of chat_template_kwargs", 0);
     if (!conversation_.tools.is_null()) {
       Conversation without = conversation_;
@@ -96,7 +99,7 @@ class Marking {
         if (is_content(message, name)) message.erase(name);
       // A template may leave out the thinking of earlier turns.
       const bool is_known = name.starts_with("reason") || name == "thinking";
-      if (!(is_known && format_.names_member(name)) && has_same_text(without))
+      if (!(is_known && template_.names_member(name)) && has_same_text(without))
         throw fail_turn(turn, "the template doesn't print the member `" + name + "`", 0).hint(kTemplateHint);
     }
   }
@@ -138,7 +141,7 @@ class Marking {
   }
 
   void check_blocks(std::size_t num_turns) const {
-    if (!format_.chat().has_generation() || whole_.generated.size() == num_turns) return;
+    if (!template_.chat().has_generation() || whole_.generated.size() == num_turns) return;
     throw fail("the template has printed " + std::to_string(whole_.generated.size()) +
                    " {% generation %} blocks; expected one for each of " + std::to_string(num_turns) +
                    " turns of the assistant",
@@ -152,8 +155,8 @@ class Marking {
     return fail("turn " + std::to_string(turn + 1) + ": " + what, line);
   }
   std::string where(int line) const {
-    return line == 0 ? " (" + format_.chat().name() + ")"
-                     : " (" + format_.chat().name() + ":" + std::to_string(line) + ")";
+    return line == 0 ? " (" + template_.chat().name() + ")"
+                     : " (" + template_.chat().name() + ":" + std::to_string(line) + ")";
   }
 
   std::string_view part(std::size_t begin, std::size_t end) const {
@@ -183,7 +186,7 @@ class Marking {
 
   TextSpan span_of(std::size_t turn, std::size_t number) const {
     const TextSpan prefixes = by_prefixes(turn);
-    const bool has_blocks = format_.chat().has_generation();
+    const bool has_blocks = template_.chat().has_generation();
     const TextSpan own = has_blocks ? whole_.generated[number] : by_marker(turn);
     const std::string_view before =
         own.begin >= prefixes.begin ? part(prefixes.begin, own.begin) : part(own.begin, prefixes.begin);
@@ -228,6 +231,7 @@ class Marking {
   }
 
   const ChatFormat& format_;
+  const ParsedTemplate& template_;
   const Conversation& conversation_;
   Rendered whole_;
 };

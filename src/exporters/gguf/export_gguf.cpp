@@ -40,7 +40,7 @@ std::vector<std::string> export_gguf(model::Model& model, const model::NetworkCo
   file.set("general.file_type", file_type_number(request.type));
   file.set("general.quantization_version", std::uint32_t{2});
   if (request.tokenizer)
-    add_vocabulary(file, *request.tokenizer, facts, request.chat_template);
+    add_vocabulary(file, *request.tokenizer, facts, request.chat_templates);
   else
     file.set("tokenizer.ggml.model", std::string("none"));  // without the key, llama.cpp doesn't load the file
   file.write(request.path);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "chat_template/template_files.h"
 #include "exporters/gguf/gguf_file.h"
 #include "model/model.h"
 #include "pretrained/model_info.h"
@@ -17,7 +18,7 @@ struct GgufRequest {
   std::string name;                                  // general.name
   GgufType type = GgufType::f16;                     // of matrices; vectors are f32
   std::optional<std::filesystem::path> tokenizer{};  // none: the file has no vocabulary
-  std::optional<std::string> chat_template{};        // of training; none: the tokenizer's
+  chat_template::NamedTemplates chat_templates{};    // of training; none: the tokenizer's
 };
 
 /// Writes the file, adapters merged into their layers (the model has none afterwards). What llama.cpp can't compute is

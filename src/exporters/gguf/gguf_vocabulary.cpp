@@ -1,6 +1,7 @@
 #include "exporters/gguf/gguf_vocabulary.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -242,23 +243,27 @@ void add_tokens_around(GgufFile& file, const fs::path& path, const tokenizer::To
   throw not_byte_level(path, "this one puts other tokens around a text than its first and last");
 }
 
-/// Returns the chat template that the tokenizer's files have; nothing if they have none.
-std::optional<std::string> own_template(const fs::path& tokenizer, const VocabularyJson& settings) {
-  if (const fs::path file = tokenizer_directory(tokenizer) / "chat_template.jinja"; fs::is_regular_file(file))
-    return core::read_file(file);
-  const VocabularyJson found =
-      settings.is_null() ? VocabularyJson() : settings.value("chat_template", VocabularyJson());
-  if (found.is_string()) return found.get<std::string>();
-  if (found.is_array())
-    for (const VocabularyJson& one : found)
-      if (one.value("name", "") == "default") return one.at("template").get<std::string>();
-  return std::nullopt;
+/// Adds chat templates as gguf's writer in Python does: the default, and others by their names.
+void add_chat_templates(GgufFile& file, const chat_template::NamedTemplates& templates) {
+  constexpr const char* kKey = "tokenizer.chat_template";
+  std::vector<std::string> names;
+  for (const auto& [name, source] : templates) {
+    if (name == chat_template::kDefaultTemplate) {
+      file.set(kKey, source);
+      continue;
+    }
+    names.push_back(name);
+    for (char& byte : names.back())
+      if (std::isalnum(static_cast<unsigned char>(byte)) == 0) byte = '_';
+    file.set(std::string(kKey) + "." + names.back(), source);
+  }
+  if (!names.empty()) file.set("tokenizer.chat_templates", std::move(names));
 }
 
 }  // namespace
 
 void add_vocabulary(GgufFile& file, const fs::path& tokenizer, const pretrained::ModelInfo& facts,
-                    const std::optional<std::string>& chat_template) try {
+                    const chat_template::NamedTemplates& of_training) try {
   const std::unique_ptr<tokenizer::Tokenizer> loaded = tokenizer::load_tokenizer(tokenizer);
   if (loaded->vocab_size() > facts.vocab_size)
     throw core::Error(tokenizer.string() + " has " + std::to_string(loaded->vocab_size()) +
@@ -272,8 +277,8 @@ void add_vocabulary(GgufFile& file, const fs::path& tokenizer, const pretrained:
   file.set("tokenizer.ggml.merges", merges);
   add_role_ids(file, loaded->roles(), facts.end_of_answer);
   add_tokens_around(file, tokenizer, *loaded);
-  if (const auto chat = chat_template ? chat_template : own_template(tokenizer, settings))
-    file.set("tokenizer.chat_template", *chat);
+  add_chat_templates(file,
+                     of_training.empty() ? chat_template::read_templates(tokenizer_directory(tokenizer)) : of_training);
 } catch (const VocabularyJson::exception& error) {
   throw core::Error(tokenizer.string() + ": tokenizer.json has another form than tokenizers writes: " + error.what());
 }
