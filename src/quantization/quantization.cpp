@@ -30,13 +30,6 @@ std::string join(const std::string& prefix, const std::string& name) {
   return name.empty() ? prefix : prefix + "." + name;
 }
 
-/// Returns the name of each layer in lists of state.
-std::map<const model::Layer*, std::string> names_of_layers(model::Model& model) {
-  std::map<const model::Layer*, std::string> names;
-  model.visit_layers([&](const std::string& name, model::Layer& layer) { names[&layer] = name; });
-  return names;
-}
-
 std::int64_t num_weights(model::Model& model, const std::string& layer) {
   std::int64_t count = 0;
   model.visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
@@ -123,12 +116,17 @@ const TrainedLevels* Quantization::trained(const std::string& name) const {
   return found == trained_.end() ? nullptr : &found->second;
 }
 
-/// Returns the levels to which training rounded the input of a block.
-std::optional<QParams> Quantization::trained_input(const std::string& block, const BlockGraph& graph) const {
-  for (const BlockOp& op : graph.ops)
-    if (const TrainedLevels* levels = trained(join(block, op.name));
-        levels != nullptr && levels->input && std::count(op.inputs.begin(), op.inputs.end(), 0) > 0)
-      return levels->input;
+/// Returns the levels to which training rounded what these blocks read; none if it didn't.
+std::optional<QParams> Quantization::trained_input(std::span<const CapturedBlock> blocks) const {
+  for (const CapturedBlock& block : blocks) {
+    if (!block.graph) return std::nullopt;
+    const std::vector<std::size_t> sources = sources_of(*block.graph);
+    for (const BlockOp& op : block.graph->ops) {
+      const TrainedLevels* levels = is_product(op.what) ? trained(join(block.name, op.name)) : nullptr;
+      if (levels != nullptr && levels->input && sources[op.inputs[0]] == 0) return levels->input;
+    }
+    if (sources[block.graph->output] != 0) return std::nullopt;
+  }
   return std::nullopt;
 }
 
@@ -148,39 +146,24 @@ void Quantization::add(const std::string& name, model::UnaryLayer& layer, std::u
 
 /// Adds blocks of networks for images, as long as all of their operators have an eight-bit form.
 void Quantization::add_blocks(const at::Tensor& example) {
-  const at::NoGradGuard no_grad;
-  const std::map<const model::Layer*, std::string> names = names_of_layers(model_);
-  struct Found {
-    model::UnaryLayer* layer;
-    BlockGraph graph;
-  };
-  std::vector<std::optional<Found>> found;
-  at::Tensor value = example;
-  if (example.is_floating_point()) {
-    for (const model::Block& block : model_.blocks()) {
-      auto* layer = dynamic_cast<model::UnaryLayer*>(block.layer);
-      if (layer == nullptr) break;
-      std::string why;
-      std::optional<BlockGraph> graph = capture(*layer, value, why);
-      found.push_back(graph ? std::optional(Found{layer, fused(std::move(*graph))}) : std::nullopt);
-      value = layer->forward(value);
-    }
-  }
+  if (!example.is_floating_point()) return;
+  std::vector<CapturedBlock> blocks = capture_blocks(model_, example);
   const QParamBuffers* given = nullptr;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (!found[i]) {
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (!blocks[i].graph) {
       given = nullptr;
       continue;
     }
-    const std::string& prefix = names.at(found[i]->layer);
-    for (const BlockOp& op : found[i]->graph.ops)
+    const std::string& prefix = blocks[i].name;
+    const std::span<const CapturedBlock> next = std::span(blocks).subspan(i + 1);
+    for (const BlockOp& op : blocks[i].graph->ops)
       if (const auto* leaf = std::get_if<LayerOp>(&op.what)) float_leaves_.insert(leaf->layer);
     std::set<std::string> kept;
     QuantizedBlockOptions options{
         .label = prefix.empty() ? model_.blocks()[i].name : "",
         .given = given,
         .observer = observer(),
-        .result = i + 1 < found.size() && found[i + 1] ? BlockResult::levels : BlockResult::floats,
+        .result = !next.empty() && next[0].graph ? BlockResult::levels : BlockResult::floats,
         .backend = recipe_.backend,
         .engine_workarounds = recipe_.engine_workarounds,
         .is_quantized =
@@ -190,12 +173,10 @@ void Quantization::add_blocks(const at::Tensor& example) {
               return wanted;
             },
         .trained = [this, prefix](const std::string& name) { return trained(join(prefix, name)); },
-        .trained_result = i + 1 < found.size() && found[i + 1]
-                              ? trained_input(names.at(found[i + 1]->layer), found[i + 1]->graph)
-                              : std::nullopt};
-    auto stand_in = quantized_block(*found[i]->layer, std::move(found[i]->graph), options);
+        .trained_result = trained_input(next)};
+    auto stand_in = quantized_block(*blocks[i].layer, std::move(*blocks[i].graph), options);
     given = &stand_in->output_levels();
-    add(prefix, *found[i]->layer, std::move(stand_in));
+    add(prefix, *blocks[i].layer, std::move(stand_in));
     for (const QuantizedUnit& unit : parts_.back().layer->units())
       layers_.push_back({.name = join(prefix, unit.name), .num_weights = unit.num_weights});
     for (const std::string& name : kept)  // sums among them

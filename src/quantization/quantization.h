@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -82,7 +83,7 @@ class Quantization {
   void add(const std::string& name, model::UnaryLayer& layer, std::unique_ptr<QuantizedLayer> stand_in);
   bool wants(const std::string& name);
   const TrainedLevels* trained(const std::string& name) const;
-  std::optional<QParams> trained_input(const std::string& block, const BlockGraph& graph) const;
+  std::optional<QParams> trained_input(std::span<const CapturedBlock> blocks) const;
   ObserverOptions observer() const;
   void check_patterns() const;
 

@@ -100,6 +100,18 @@ model::TensorDecl* weight_decl(model::Layer& layer) {
   return found;
 }
 
+/// Returns the values that something else than a product reads as they are, with `next` behind the graph's output.
+std::set<std::size_t> values_that_no_product_rounds(const BlockGraph& graph, const BlockGraph* next) {
+  const std::vector<std::size_t> sources = sources_of(graph);
+  std::set<std::size_t> values;
+  for (const BlockOp& op : graph.ops)
+    if (!passes_levels(op.what) && !is_product(op.what))
+      for (const std::size_t input : op.inputs) values.insert(sources[input]);
+  if (next == nullptr || values_that_no_product_rounds(*next, nullptr).contains(0))
+    values.insert(sources[graph.output]);
+  return values;
+}
+
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(),
                      [&](const std::string& pattern) { return core::matches_name(pattern, name); });
@@ -107,42 +119,32 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
 
 }  // namespace
 
-std::set<std::string> layers_before_sums(const model::ModelConfig& config, const model::InputSpec& input) {
+std::set<std::string> layers_with_rounded_results(const model::ModelConfig& config, const model::InputSpec& input) {
   std::set<std::string> names;
   if (input.shape.size() != 3) return names;
   const runtime::RealScope real;  // a planner's tensors leave no trace of the operators that make them
   const std::unique_ptr<model::Model> model = model::build(config, input);
   model::materialize(*model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
   model->set_training(false);
-  std::map<const model::Layer*, std::string> prefixes;
-  model->visit_layers([&](const std::string& name, model::Layer& layer) { prefixes[&layer] = name; });
   std::vector<std::int64_t> shape = input.shape;
   shape.insert(shape.begin(), 1);
-  at::Tensor value = at::zeros(shape);
-  for (const model::Block& block : model->blocks()) {
-    auto* layer = dynamic_cast<model::UnaryLayer*>(block.layer);
-    if (layer == nullptr) break;
-    std::string why;
-    if (const std::optional<BlockGraph> captured = capture(*layer, value, why)) {
-      const BlockGraph graph = fused(*captured);
-      const std::string& prefix = prefixes.at(layer);
-      for (const BlockOp& op : graph.ops) {
-        const bool is_layer = std::holds_alternative<ConvolutionOp>(op.what) && !op.then_relu;
-        for (const BlockOp& sum : graph.ops) {
-          if (!is_layer || !std::holds_alternative<AddOp>(sum.what)) continue;
-          if (std::find(sum.inputs.begin(), sum.inputs.end(), op.output) == sum.inputs.end()) continue;
-          const std::string& name = op.norm_name.empty() ? op.name : op.norm_name;
-          names.insert(prefix.empty() ? name : prefix + "." + name);
-        }
-      }
+  const std::vector<CapturedBlock> blocks = capture_blocks(*model, at::zeros(shape));
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (!blocks[i].graph) continue;
+    const bool is_last = i + 1 == blocks.size() || !blocks[i + 1].graph;
+    const std::set<std::size_t> rounded =
+        values_that_no_product_rounds(*blocks[i].graph, is_last ? nullptr : &*blocks[i + 1].graph);
+    for (const BlockOp& op : blocks[i].graph->ops) {
+      if (!is_product(op.what) || op.then_relu || !rounded.contains(op.output)) continue;
+      const std::string& name = op.norm_name.empty() ? op.name : op.norm_name;
+      names.insert(blocks[i].name.empty() ? name : blocks[i].name + "." + name);
     }
-    value = layer->forward(value);
   }
   return names;
 }
 
 QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConfig& config,
-                                     const std::set<std::string>& before_sums)
+                                     const std::set<std::string>& rounded_results)
     : model_(model), config_(*config.training.get_if<QatConfig>()) {
   const QuantizationBackend backend = resolved(config.backend, RowsAtOnce::many, config.activation_scheme);
   const RoundingLevels levels{.bits = config.activation_bits.value.value_or(activation_bits(backend)),
@@ -165,10 +167,10 @@ QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConf
     }
     const bool multiplies =
         dynamic_cast<model::MatrixLayer*>(&layer) != nullptr || dynamic_cast<model::Convolution*>(&layer) != nullptr;
-    if (unary == nullptr || (!multiplies && !before_sums.contains(name))) return;
+    if (unary == nullptr || (!multiplies && !rounded_results.contains(name))) return;
     seen.push_back(name);
     if (matches_any(config.skip_modules, name)) return;
-    RoundedParts parts{.input = multiplies, .output = before_sums.contains(name)};
+    RoundedParts parts{.input = multiplies, .output = rounded_results.contains(name)};
     if (multiplies) {
       parts.weight = weight_decl(layer);
       parts.out_dim = dynamic_cast<model::TransposedLinear*>(&layer) != nullptr ? 1 : 0;

@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/overloaded.h"
 
@@ -142,12 +143,28 @@ at::Tensor compute_alone(const BlockOp& op, const std::vector<at::Tensor>& input
 
 }  // namespace
 
+std::vector<std::size_t> sources_of(const BlockGraph& graph) {
+  std::vector<std::size_t> sources(graph.num_values);
+  std::iota(sources.begin(), sources.end(), std::size_t{0});
+  for (const BlockOp& op : graph.ops)
+    if (passes_levels(op.what)) sources[op.output] = sources[op.inputs[0]];
+  return sources;
+}
+
 std::vector<std::size_t> count_uses(const BlockGraph& graph) {
   std::vector<std::size_t> uses(graph.num_values, 0);
   for (const BlockOp& op : graph.ops)
     for (const std::size_t input : op.inputs) ++uses[input];
   ++uses[graph.output];
   return uses;
+}
+
+bool passes_levels(const Computation& what) {
+  return std::holds_alternative<MaxPoolOp>(what) || std::holds_alternative<AveragePoolOp>(what) ||
+         std::holds_alternative<FlattenOp>(what) || std::holds_alternative<ReluOp>(what);
+}
+bool is_product(const Computation& what) {
+  return std::holds_alternative<ConvolutionOp>(what) || std::holds_alternative<LinearOp>(what);
 }
 
 BlockGraph fused(BlockGraph graph) {

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "model/layer.h"
+#include "model/model.h"
 #include "quantization/backend.h"
 
 namespace trainctl::quantization {
@@ -68,17 +68,30 @@ struct BlockGraph {
   std::size_t output = 0;
 };
 
-/// Returns a block's graph, seen by running it on `example` in evaluation. The weights are the block's own. A layer
-/// that computes something else than the operators listed above is a LayerOp. Outside of layers, such an operator
-/// leaves the block without a graph, and `why` names it. So does a norm of each token: it reads sums of which few
-/// features are far larger than the others (https://arxiv.org/abs/2208.07339). Levels for all of them are too coarse
-/// for the rest.
-std::optional<BlockGraph> capture(model::UnaryLayer& block, const at::Tensor& example, std::string& why);
+struct CapturedBlock {
+  model::UnaryLayer* layer;
+  std::string name;  // in lists of state
+  std::optional<BlockGraph> graph{};
+};
+
+/// Returns the model's blocks, from the first one up to where one reads more than a tensor. Each has its fused() graph,
+/// seen by running it on `example` in evaluation. The weights are the block's own. A layer that computes something else
+/// than the operators listed above is a LayerOp. Outside of layers, such an operator leaves the block without a graph.
+/// So does a norm of each token: it reads sums of which few features are far larger than the others
+/// (https://arxiv.org/abs/2208.07339). Levels for all of them are too coarse for the rest.
+std::vector<CapturedBlock> capture_blocks(model::Model& model, const at::Tensor& example);
 
 /// Returns the same function with BatchNorm folded into the convolution or linear layer before it, and relu into the
 /// operator whose only use it is. The weights of folded operators are copies.
 BlockGraph fused(BlockGraph graph);
 
+/// Returns whether the result has its input's levels.
+bool passes_levels(const Computation& what);
+/// Returns whether it is a convolution or a linear layer.
+bool is_product(const Computation& what);
+
+/// Returns for each value the one whose levels it has: its own number, but behind operators that pass levels on.
+std::vector<std::size_t> sources_of(const BlockGraph& graph);
 /// How often each value is read; the block's output once more.
 std::vector<std::size_t> count_uses(const BlockGraph& graph);
 

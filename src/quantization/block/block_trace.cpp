@@ -272,10 +272,7 @@ class TracedLeaf final : public model::LayerOverride {
   std::size_t number_;
 };
 
-}  // namespace
-
-std::optional<BlockGraph> capture(model::UnaryLayer& block, const at::Tensor& example, std::string& why) {
-  const at::NoGradGuard no_grad;
+std::optional<BlockGraph> capture(model::UnaryLayer& block, const at::Tensor& example) {
   // A tensor that wants gradients can't be a constant of a graph.
   std::vector<at::Tensor> trained;
   block.visit_parameters([&](const std::string&, model::TensorDecl& decl) {
@@ -288,12 +285,29 @@ std::optional<BlockGraph> capture(model::UnaryLayer& block, const at::Tensor& ex
   std::optional<BlockGraph> graph;
   try {
     graph = Reader(block, leaves).read(*trace([&](const at::Tensor& x) { return block.forward(x); }, example));
-  } catch (const Unsupported& unsupported) {
-    why = unsupported.what;
+  } catch (const Unsupported&) {
   }
   for (const Leaf& leaf : leaves) leaf.layer->set_override(nullptr);
   for (const at::Tensor& tensor : trained) tensor.set_requires_grad(true);
   return graph;
+}
+
+}  // namespace
+
+std::vector<CapturedBlock> capture_blocks(model::Model& model, const at::Tensor& example) {
+  const at::NoGradGuard no_grad;
+  std::map<const model::Layer*, std::string> names;
+  model.visit_layers([&](const std::string& name, model::Layer& layer) { names[&layer] = name; });
+  std::vector<CapturedBlock> blocks;
+  at::Tensor value = example;
+  for (const model::Block& block : model.blocks()) {
+    auto* layer = dynamic_cast<model::UnaryLayer*>(block.layer);
+    if (layer == nullptr) break;
+    CapturedBlock& captured = blocks.emplace_back(layer, names.at(layer));
+    if (std::optional<BlockGraph> graph = capture(*layer, value)) captured.graph = fused(std::move(*graph));
+    value = layer->forward(value);
+  }
+  return blocks;
 }
 
 }  // namespace trainctl::quantization

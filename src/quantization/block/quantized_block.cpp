@@ -35,11 +35,6 @@ std::string inside(const std::string& name, const std::string& part) {
   return name.empty() ? part : name + "." + part;
 }
 
-bool passes_levels(const Computation& what) {
-  return std::holds_alternative<MaxPoolOp>(what) || std::holds_alternative<AveragePoolOp>(what) ||
-         std::holds_alternative<FlattenOp>(what) || std::holds_alternative<ReluOp>(what);
-}
-
 /// Returns whether there is an operator between levels.
 bool has_levels(const Computation& what) {
   return !std::holds_alternative<LayerOp>(what) && !std::holds_alternative<ConcatOp>(what) &&
@@ -70,12 +65,14 @@ at::Tensor weight_of(const Computation& what) {
 class ByteBlock final : public QuantizedBlock {
  public:
   ByteBlock(model::UnaryLayer& layer, BlockGraph graph, const QuantizedBlockOptions& options)
-      : layer_(layer), options_(options), graph_(std::move(graph)), uses_(count_uses(graph_)) {
+      : layer_(layer),
+        options_(options),
+        graph_(std::move(graph)),
+        uses_(count_uses(graph_)),
+        sources_(sources_of(graph_)) {
     observers_.assign(graph_.num_values, Observer(options.observer));
     levels_.resize(graph_.num_values);
     slots_.resize(graph_.num_values);
-    sources_.resize(graph_.num_values);
-    for (std::size_t value = 0; value < graph_.num_values; ++value) sources_[value] = value;
     slots_[0] = levels_slots(inside(options_.label, "input"));
     for (const BlockOp& op : graph_.ops) add(op);
     options_.is_quantized = {};
@@ -191,7 +188,6 @@ class ByteBlock final : public QuantizedBlock {
     Step& step = steps_.emplace_back();
     step.op = op;
     if (passes_levels(op.what)) {
-      sources_[op.output] = sources_[op.inputs[0]];
       slots_[op.output] = slots_[sources_[op.output]];
       return;
     }
