@@ -23,7 +23,8 @@ stage configuring cmake --preset release --log-level=WARNING
 stage building cmake --build --preset release --parallel "$cores"
 built=$SECONDS
 rm -f build/release/tests.xml
-ctest --preset release --no-tests=error --parallel "$cores" ${which[@]+"${which[@]}"} "$@"
+# One test more than cores: those of ranks and of limits of time wait for the most part.
+ctest --preset release --no-tests=error --parallel $((cores + 1)) ${which[@]+"${which[@]}"} "$@"
 failed=$?
 ran=$((SECONDS - built))
 summary=$(scripts/count_tests.py build/release/tests.xml) || { last_line "FAILED at counting the tests"; exit 1; }

@@ -4,6 +4,7 @@
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -11,6 +12,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/local_ranks.h"
+#include "core/stop_signals.h"
 #include "core/version.h"
 #include "machine/build_id.h"
 #include "runtime/device.h"
@@ -110,8 +112,14 @@ std::string explain_failure(comm::World& world, const std::exception& error) {
   return first.rank == world.launch().rank && !first.is_diagnosis ? message : comm::text_of(first);
 }
 
+void outlive_launcher() {
+  for (const int number : core::kStopSignals)
+    if (number != SIGINT) std::signal(number, SIG_IGN);
+}
+
 void end_failed_rank(comm::World& world, const std::exception& error, const std::filesystem::path& run_directory,
                      const RankLog* log) {
+  outlive_launcher();
   const comm::Failure first = world.root_cause(full_text(error));
   const std::string text = "trainctl: " + explain_failure(world, error) + "\n";
   const std::int64_t rank = world.launch().rank;

@@ -44,6 +44,10 @@ class RankLog {
 /// Tells the other ranks of this one's failure, or learns of theirs; what everyone ends with.
 std::string explain_failure(comm::World& world, const std::exception& error);
 
+/// Ignores the signals by which launchers end all ranks as soon as one is gone, since last words take a moment. Ctrl-C
+/// ends the process as ever.
+void outlive_launcher();
+
 /// Ends the process of a failed rank, since pending network operations can't be cleaned up. Writes explain_failure() to
 /// the rank's output, and its last collectives below `run_directory` ("": there is none yet).
 [[noreturn]] void end_failed_rank(comm::World& world, const std::exception& error,

@@ -392,6 +392,7 @@ int Training::train(train::RankContext rank) {
   try {
     return trainer.run();
   } catch (const std::exception& error) {
+    if (world_ != nullptr) outlive_launcher();
     if (!plan::is_out_of_memory(error)) throw;
     const plan::MemoryReport report = plan::explain_out_of_memory(*run, error, plan_options(*run), memory_limit(*run));
     throw core::Error(report.what).hint(report.hint);
