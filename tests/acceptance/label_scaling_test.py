@@ -83,6 +83,18 @@ class LabelScaling(unittest.TestCase):
         whole, resumed = (metrics(self.root / name)[-1] for name in ("run", "half"))
         self.assertEqual({key: whole[key] for key in ("loss", "r2", "mae")}, {key: resumed[key] for key in ("loss", "r2", "mae")})
 
+    def test_rows_that_were_added_leave_the_scale_of_training(self):
+        rows = self.write(LABELS["prices"])
+        self.train()
+        before = self.predictions()
+        with open(self.root / "rows.csv", "a", newline="") as file:
+            csv.writer(file).writerows((100 + n, repr(1e9 * n)) for n in range(100))
+        result = run("train", "exp.yaml", "--run-dir", "run", "--set", "train.steps=450", "--set", "optimizer.lr=1e-9", cwd=self.root)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("scale", result.stdout + result.stderr)
+        for old, new in zip(before, self.predictions()[:len(rows)], strict=True):
+            self.assertLess(abs(old - new), 1e-3 * abs(old) + 1)
+
     def test_exports_and_quantized_networks_give_the_labels_units(self):
         rows = self.write(LABELS["offset"])
         self.train()

@@ -197,6 +197,11 @@ TEST_CASE("files that store a column otherwise are refused, or give equal values
   TableConfig categories = config_of_files({"numbers", "reals"});
   categories.categorical_columns = {"x"};
   CHECK_THAT(refusal(categories), Contains("reals.parquet:1: column 'x': '1.0' is the same value as '1'"));
+  for (const auto& [first, last] : {std::pair("words", "numbers"), std::pair("numbers", "words")}) {
+    TableConfig mixed = config_of_files({first, last});
+    mixed.categorical_columns = {"x"};
+    CHECK_THAT(refusal(mixed), Contains(std::string(last) + ".parquet:1: column 'x' has texts and numbers"));
+  }
   TableConfig of_training = config_of_files({"numbers"});
   of_training.categorical_columns = {"x"};
   of_training.eval = {(directory / "reals.parquet").string()};

@@ -162,6 +162,7 @@ TableBuilder::Layout TableBuilder::begin_file(const std::string& path, const std
   data_.categories.resize(data_.num_features());
   category_numbers_.resize(data_.num_features());
   has_truth_values_.resize(data_.num_features());
+  has_texts_.resize(data_.num_features());
   return layout;
 }
 
@@ -226,6 +227,7 @@ void TableBuilder::add_typed(const ParquetRow& row) {
       const std::string text = is_text             ? std::string(row.texts[feature])
                                : std::isnan(value) ? std::string()
                                                    : row.text_of(feature);
+      if (!text.empty()) check_texts(feature, is_text, row.number);
       value = stored_value(feature, {.text = text, .is_quoted = is_text}, row.number);
       key.append(text).push_back('\0');
     } else {
@@ -245,6 +247,16 @@ void TableBuilder::add_typed(const ParquetRow& row) {
     has_truth_labels_ = is_truth;
   }
   finish_row(std::move(key), {.text = label, .is_quoted = label_is_stored_text_}, row.number);
+}
+
+/// Refuses texts among numbers in a column of categories: pandas takes '0' and 0 for two.
+void TableBuilder::check_texts(std::size_t feature, bool is_text, std::int64_t line) {
+  std::optional<bool>& expected = has_texts_[feature];
+  if (!expected) expected = is_text;
+  if (*expected == is_text) return;
+  throw core::Error(place(line) + ": column '" + data_.features[feature] + "' has texts and numbers, and here a " +
+                    (is_text ? "text" : "number"))
+      .hint("store the column alike in all files");
 }
 
 /// Refuses a number among dates, a date among numbers, and truth values among numbers, in a file with types.

@@ -98,8 +98,9 @@ void visit_saved(Run& run, checkpoint::StateReader& reader, const checkpoint::Ch
     run.visit_state(reader);
   } catch (const core::Error& error) {
     std::vector<std::string> changes;
+    constexpr std::string_view kWithState[] = {"model.", "optimizer.", "amp.", "quantization.", "train.loss_spikes"};
     for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
-      if (change.starts_with("model.") || change.starts_with("optimizer.") || change.starts_with("amp."))
+      if (std::ranges::any_of(kWithState, [&](std::string_view keys) { return change.starts_with(keys); }))
         changes.push_back(change);
     if (changes.empty()) throw;
     throw core::Error("a run can't go on with " + core::list_words(changes) + ": " + error.what())

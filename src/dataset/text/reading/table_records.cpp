@@ -89,7 +89,9 @@ void TableRecords::take_quoted_cell() {
     const std::size_t quote = rest_.find('"');
     if (quote == std::string_view::npos)
       throw core::Error(place_of(file_, begin) + ": a quoted cell that begins here never ends")
-          .hint("a quote inside a quoted cell is written twice; where quotes mean nothing, set quoting: none");
+          .hint(
+              "a quote inside a quoted cell is written twice; kinds that read texts have quoting: none, for "
+              "files where quotes mean nothing");
     const std::string_view part = rest_.substr(0, quote);
     lines_taken_ += std::count(part.begin(), part.end(), '\n');
     cells_.back() += part;
