@@ -421,6 +421,19 @@ TEST_CASE("classes that are one value in two spellings are refused", "[dataset][
   CHECK(names({"1", "01"}, {"1", "01"}).size() == 2);  // as they are listed
 }
 
+TEST_CASE("a category in another spelling than the training rows' is refused, also beside rare ones",
+          "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  TableConfig config{.train = {directory.write("t.csv", "x,label\n1,a\n1,b\n1,a\n2,a\n1,b\n2,b\n")},
+                     .eval = {directory.write("e.csv", "x,label\n1.0,a\n")}};
+  config.categorical_columns = {"x"};
+  for (const std::int64_t most : {1, 100}) {
+    config.max_categories = most;
+    CHECK_THAT(error_of([&] { build(config_of(config), {}); }),
+               Contains("'1.0', which is the same value as '1' of the training rows"));
+  }
+}
+
 TEST_CASE("truth values among numbers are refused, since pandas reads texts", "[dataset][regression]") {
   const TemporaryDirectory directory;
   const auto built = [&](const std::string& cells, std::vector<std::string> categorical = {}) {

@@ -75,23 +75,6 @@ void sort_as(const std::vector<std::string>& names, const std::vector<std::strin
   if (sorted.size() == columns.size()) columns = std::move(sorted);
 }
 
-/// Returns two of the names that are one value in two spellings, which pandas reads as one. Where a name is a text, all
-/// are.
-std::optional<std::pair<std::size_t, std::size_t>> spelled_twice(const std::vector<std::string>& names, char decimal) {
-  std::map<std::string, std::size_t> values;
-  std::optional<std::pair<std::size_t, std::size_t>> same;
-  std::optional<bool> are_truth_values;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i].empty()) continue;  // no value
-    const std::optional<std::string> value = text_of_value(names[i], decimal);
-    if (!value || is_truth_value(names[i]) != are_truth_values.value_or(is_truth_value(names[i]))) return std::nullopt;
-    are_truth_values = is_truth_value(names[i]);
-    const auto [found, is_new] = values.emplace(*value, i);
-    if (!is_new && !same) same = {found->second, i};
-  }
-  return same;
-}
-
 }  // namespace
 
 std::string TableData::place(std::size_t row) const {

@@ -138,21 +138,22 @@ void encode_bins(double value, const std::vector<double>& edges, float* inputs) 
   }
 }
 
-/// Refuses 1.0 where the training rows have 1: pandas reads both as one value. In a column that has words, too, they
-/// are texts.
+/// Refuses 1.0 where the training rows have 1: pandas reads both as one value.
 void refuse_other_spelling(const ColumnEncoding& column, const std::string& category) {
-  const std::optional<std::string> value = text_of_value(category);
-  if (!value) return;
-  const std::string* same = nullptr;
-  for (const std::string& known : column.categories) {
-    const std::optional<std::string> one = known.empty() ? std::nullopt : text_of_value(known);
-    if (!known.empty() && !one) return;
-    if (one == value) same = &known;
-  }
-  if (same != nullptr)
-    throw core::Error("column '" + column.name + "' has '" + category + "', which is the same value as '" + *same +
-                      "' of the training rows")
+  std::vector<std::string> names = column.categories;
+  names.push_back(category);
+  const auto same = spelled_twice(names, '.');
+  if (same && same->second + 1 == names.size())
+    throw core::Error("column '" + column.name + "' has '" + category + "', which is the same value as '" +
+                      names[same->first] + "' of the training rows")
         .hint("write both alike");
+}
+
+/// Returns whether a usual spelling of the category's value is one of the training rows', to spare the others a search.
+bool may_be_other_spelling(const std::vector<std::string>& categories, const std::string& category) {
+  const std::optional<std::string> value = text_of_value(category);
+  return value && (std::binary_search(categories.begin(), categories.end(), *value) ||
+                   std::binary_search(categories.begin(), categories.end(), *value + ".0"));
 }
 
 }  // namespace
@@ -172,7 +173,7 @@ std::int64_t ColumnEncoding::width() const {
 double ColumnEncoding::code_of(const std::string& category) const {
   const auto found = std::lower_bound(categories.begin(), categories.end(), category);
   if (found != categories.end() && *found == category) return static_cast<double>(found - categories.begin());
-  if (!has_other) refuse_other_spelling(*this, category);
+  if (!has_other || may_be_other_spelling(categories, category)) refuse_other_spelling(*this, category);
   return has_other ? static_cast<double>(categories.size()) : -1.0;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 
 #include "core/error.h"
 
@@ -132,6 +133,21 @@ std::optional<std::string> text_of_value(std::string_view cell, char decimal) {
   }
   digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size() - 1));
   return (is_negative && digits != "0" ? "-" : "") + std::string(digits);
+}
+
+std::optional<std::pair<std::size_t, std::size_t>> spelled_twice(const std::vector<std::string>& names, char decimal) {
+  std::map<std::string, std::size_t> values;
+  std::optional<std::pair<std::size_t, std::size_t>> same;
+  std::optional<bool> are_truth_values;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;  // no value
+    const std::optional<std::string> value = text_of_value(names[i], decimal);
+    if (!value || is_truth_value(names[i]) != are_truth_values.value_or(is_truth_value(names[i]))) return std::nullopt;
+    are_truth_values = is_truth_value(names[i]);
+    const auto [found, is_new] = values.emplace(*value, i);
+    if (!is_new && !same) same = {found->second, i};
+  }
+  return same;
 }
 
 std::optional<double> date_in(std::string_view cell) {

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace trainctl::dataset {
 
@@ -23,6 +25,10 @@ std::optional<double> number_in(std::string_view cell, char decimal = '.');
 /// Returns one text for all spellings of a number or of a truth value: that of 1, 01, +1 and 1.0 is "1". None for other
 /// cells.
 std::optional<std::string> text_of_value(std::string_view cell, char decimal = '.');
+
+/// Returns the places of two names that are one value in two spellings, which pandas reads as one. Where a name is a
+/// text, all are. Empty names have no value.
+std::optional<std::pair<std::size_t, std::size_t>> spelled_twice(const std::vector<std::string>& names, char decimal);
 
 /// Returns the days since 1970-01-01 of a cell such as 2024-05-31, 2024/5/31, 2024-05-31 12:30 or 2024-05-31T12:30:00Z;
 /// none if the cell holds no such date. A time with a zone, +02:00, is that of UTC.

@@ -344,9 +344,11 @@ std::size_t column_of(const std::string& name, const std::vector<std::string>& h
   const auto found = std::find(header.begin(), header.end(), name);
   if (found != header.end()) return static_cast<std::size_t>(found - header.begin());
   if (core::is_number(name) && std::stoul(name) >= 1 && std::stoul(name) <= header.size()) return std::stoul(name) - 1;
-  const std::string near = core::nearest_word(name, header);
+  const auto is_same = [&](const std::string& other) { return core::trimmed(other, " ") == core::trimmed(name, " "); };
+  const auto but_for_blanks = std::find_if(header.begin(), header.end(), is_same);
+  const std::string near = but_for_blanks != header.end() ? *but_for_blanks : core::nearest_word(name, header);
   throw core::Error(path + ": there is no column '" + name + "'; the columns are " + core::list_words(header))
-      .hint(near.empty() ? "columns are chosen by name, or by number from 1" : "did you mean " + near + "?");
+      .hint(near.empty() ? "columns are chosen by name, or by number from 1" : "did you mean '" + near + "'?");
 }
 
 TableLayout layout_of_table(const std::filesystem::path& file, std::string_view text, const KnownLayout& known,
