@@ -120,12 +120,12 @@ const TrainedLevels* Quantization::trained(const std::string& name) const {
 std::optional<QParams> Quantization::trained_input(std::span<const CapturedBlock> blocks) const {
   for (const CapturedBlock& block : blocks) {
     if (!block.graph) return std::nullopt;
-    const std::vector<std::size_t> sources = sources_of(*block.graph);
+    const std::vector<std::size_t> ranges = ranges_of(*block.graph);
     for (const BlockOp& op : block.graph->ops) {
       const TrainedLevels* levels = is_product(op.what) ? trained(join(block.name, op.name)) : nullptr;
-      if (levels != nullptr && levels->input && sources[op.inputs[0]] == 0) return levels->input;
+      if (levels != nullptr && levels->input && ranges[op.inputs[0]] == 0) return levels->input;
     }
-    if (sources[block.graph->output] != 0) return std::nullopt;
+    if (ranges[block.graph->output] != 0) return std::nullopt;
   }
   return std::nullopt;
 }

@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "core/overloaded.h"
@@ -141,14 +142,24 @@ at::Tensor compute_alone(const BlockOp& op, const std::vector<at::Tensor>& input
                     op.what);
 }
 
+/// Returns for each value the one from which operators that pass lead to it.
+std::vector<std::size_t> first_values(const BlockGraph& graph, const std::function<bool(const BlockOp&)>& passes) {
+  std::vector<std::size_t> firsts(graph.num_values);
+  std::iota(firsts.begin(), firsts.end(), std::size_t{0});
+  for (const BlockOp& op : graph.ops)
+    if (passes(op)) firsts[op.output] = firsts[op.inputs[0]];
+  return firsts;
+}
+
 }  // namespace
 
 std::vector<std::size_t> sources_of(const BlockGraph& graph) {
-  std::vector<std::size_t> sources(graph.num_values);
-  std::iota(sources.begin(), sources.end(), std::size_t{0});
-  for (const BlockOp& op : graph.ops)
-    if (passes_levels(op.what)) sources[op.output] = sources[op.inputs[0]];
-  return sources;
+  return first_values(graph, [](const BlockOp& op) { return passes_levels(op.what); });
+}
+std::vector<std::size_t> ranges_of(const BlockGraph& graph) {
+  return first_values(graph, [](const BlockOp& op) {
+    return passes_levels(op.what) && !std::holds_alternative<AveragePoolOp>(op.what);
+  });
 }
 
 std::vector<std::size_t> count_uses(const BlockGraph& graph) {

@@ -45,7 +45,6 @@ class Observer {
   explicit Observer(const ObserverOptions& options) : options_(options) {}
   /// Values that aren't finite are an Error.
   void observe(const at::Tensor& values);
-  bool has_seen() const { return seen_.has_value(); }
   /// Including 0.
   Range range() const;
   QParams levels() const;
