@@ -10,6 +10,7 @@
 #include "dataset/image/codec/encoded_source.h"
 #include "dataset/sampler/interleave.h"
 #include "dataset/sources.h"
+#include "dataset/table/table_encoding.h"
 #include "runtime/random.h"
 
 namespace trainctl::dataset {
@@ -131,6 +132,14 @@ class Parts {
  private:
   void merge_specs() {
     spec_ = sources_[0]->spec();
+    double num_bytes = 0;
+    bool knows_bytes = true;
+    for (const auto& source : sources_) {
+      const double per_token = source->spec().bytes_per_token;
+      num_bytes += per_token * static_cast<double>(source->size());  // samples are of one length
+      knows_bytes = knows_bytes && per_token > 0;
+    }
+    spec_.bytes_per_token = knows_bytes ? num_bytes / static_cast<double>(size_) : 0;
     for (std::size_t i = 1; i < sources_.size(); ++i) {
       const SampleSpec& spec = sources_[i]->spec();
       const auto differs = [&](const std::string& what) { return differing(i, what); };
@@ -141,6 +150,10 @@ class Parts {
         throw differs("classes").hint("dataset.sources[…].labels can name them");
       if (spec.labels != spec_.labels)
         throw differs("labels' means or deviations").hint("dataset.sources[…].label_scaling: none");
+      if ((spec.table == nullptr) != (spec_.table == nullptr) ||
+          (spec.table != nullptr && text_of_encoding(*spec.table) != text_of_encoding(*spec_.table)))
+        throw differs("columns' categories, means or deviations")
+            .hint("tables that are read alike are one source: train: [a.csv, b.csv]");
       spec_.num_classes = std::max(spec_.num_classes, spec.num_classes);
       spec_.vocab_size = std::max(spec_.vocab_size, spec.vocab_size);
     }
@@ -231,6 +244,14 @@ class ImageMixture final : public EncodedImageSource {
     const auto [source, own] = parts_.find(index);
     return sources_[source]->read(own, buffer, name);
   }
+  std::span<const std::int64_t> label_set(std::int64_t index) const override {
+    const auto [source, own] = parts_.find(index);
+    return sources_[source]->label_set(own);
+  }
+  ClassMask class_mask(std::int64_t index, ImageSize size, std::vector<std::byte>& buffer) const override {
+    const auto [source, own] = parts_.find(index);
+    return sources_[source]->class_mask(own, size, buffer);
+  }
   void will_need(std::int64_t index) const override {
     const auto [source, own] = parts_.find(index);
     sources_[source]->will_need(own);
@@ -257,9 +278,33 @@ std::unique_ptr<Source> mixed(Parts parts) {
   throw core::Error("dataset.sources can't be mixed: some have image files, others pixels of one size");
 }
 
+/// What all sources of a mixture must have alike, since batches and the network know one of each.
+struct Reading {
+  std::string tokenizer{};
+  std::optional<Packing> packing{};
+};
+Reading reading_of(const PlainSourceConfig& source) {
+  Reading reading;
+  source.visit([&](const auto& config) {
+    if constexpr (requires { std::string(config.tokenizer); }) reading.tokenizer = config.tokenizer;
+    if constexpr (requires { config.packing == Packing::none; }) reading.packing = config.packing;
+  });
+  return reading;
+}
+
+void check_readings(const MixtureConfig& config) {
+  const Reading first = reading_of(config.sources[0].source);
+  for (std::size_t i = 1; i < config.sources.size(); ++i) {
+    const Reading own = reading_of(config.sources[i].source);
+    if (own.tokenizer != first.tokenizer) throw differing(i, "tokenizers").hint("give all sources one tokenizer");
+    if (own.packing != first.packing) throw differing(i, "packings").hint("give all sources one packing");
+  }
+}
+
 }  // namespace
 
 Sources build(const MixtureConfig& config, const LoaderOptions& options) {
+  check_readings(config);
   std::vector<std::unique_ptr<Source>> train;
   std::vector<std::unique_ptr<Source>> eval;
   std::vector<double> weights;
@@ -276,6 +321,7 @@ Sources build(const MixtureConfig& config, const LoaderOptions& options) {
   std::int64_t total = 0;
   for (const auto& source : train) total += source->size();
   Sources sources;
+  if (options.evaluated == EvaluatedSet::train) weights.clear();  // each sample once
   sources.train = mixed(Parts(std::move(train), weights, config.samples_per_epoch.value.value_or(total)));
   if (!eval.empty()) sources.eval = mixed(Parts(std::move(eval), {}, 0));
   return sources;

@@ -103,6 +103,16 @@ TEST_CASE("a separator gives images several labels, or none", "[dataset]") {
   CHECK_THAT(failure_of(config), Contains("dataset.balanced_sampling"));
 }
 
+TEST_CASE("images of a mixture keep their sets of labels", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  DatasetConfig config = photos(directory, 3, "file_name,label\n0.jpg,dog | cat\n1.jpg,\n2.jpg,dog\n");
+  folder_of(config).labels->separator = "|";
+  MixtureConfig mixture;
+  mixture.sources = {{.source = folder_of(config)}, {.source = folder_of(config)}};
+  config.source = mixture;
+  CHECK(targets_of(*build(config, {}).train) == std::map<int, std::string>{{0, "11"}, {20, "00"}, {40, "01"}});
+}
+
 TEST_CASE("columns of 0 and 1 are labels, too", "[dataset]") {
   const TemporaryDirectory directory;
   DatasetConfig config = photos(directory, 3, "file_name,sun,sea\n0.jpg,1,1\n1.jpg,0,0.0\n2.jpg,0,1\n");

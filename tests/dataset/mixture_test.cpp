@@ -162,6 +162,30 @@ TEST_CASE("a mixture evaluates on all its sources' evaluation sets, and refuses 
              Contains("can't be mixed"));
 }
 
+TEST_CASE("sources that batches or the network would read alike, and aren't, can't be mixed", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const auto refusal = [&](const auto& first, const auto& second) {
+    return error_of([&] { build(mixture_of({{.source = first}, {.source = second}}), {}); });
+  };
+  const TableConfig table{.train = {directory.write("a.csv", "x,label\n1,a\n2,b\n3,a\n")}};
+  TableConfig other = table;
+  other.train = {directory.write("b.csv", "x,label\n101,a\n102,b\n103,a\n")};
+  CHECK_THAT(refusal(table, other), Contains("dataset.sources[1]") && Contains("means or deviations differ"));
+  CHECK(refusal(table, table) == "no error");
+  TextLmConfig text;
+  text.train.files = {directory.write("a.txt", std::string(4000, 'a'))};
+  text.tokenizer = "bytes";
+  text.seq_len = 16;
+  text.cache_dir = (directory.path() / "cache").string();
+  TextLmConfig words = text;
+  words.tokenizer = directory.write("vocab.txt", "[UNK]\na\n");
+  CHECK_THAT(refusal(text, words), Contains("tokenizers differ"));
+  ChatConfig chat;
+  ChatConfig unpacked;
+  unpacked.packing = Packing::none;
+  CHECK_THAT(refusal(chat, unpacked), Contains("packings differ"));
+}
+
 TEST_CASE("a split by hash keeps its samples when others are added", "[dataset]") {
   const Split split{.eval_fraction = 0.2, .seed = 1};
   const Split other{.eval_fraction = 0.2, .seed = 2};

@@ -121,6 +121,23 @@ TEST_CASE("shards with names as labels, and shards that don't fit, are told", "[
              Contains("cut.tar is damaged at byte"));
 }
 
+TEST_CASE("labels that are names and numbers are refused, and two members for one", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const auto refusal = [&](const std::vector<std::pair<const char*, const char*>>& samples) {
+    std::string tar;
+    for (const auto& [key, label] : samples) {
+      add_member(tar, std::string(key) + ".jpg", jpeg(9, 16, 20));
+      add_member(tar, std::string(key) + ".cls", label);
+    }
+    directory.write("t.tar", tar + tar_end());
+    return error_of([&] { build(config_of(directory, {.train = {"t.tar"}}), {}); });
+  };
+  CHECK_THAT(refusal({{"1", "0"}, {"2", "1.0"}}), Contains("t.tar: the label '1.0' is a name, and other labels are"));
+  CHECK_THAT(refusal({{"1", "cat"}, {"2", "1"}}), Contains("the label 'cat' is a name"));
+  CHECK(refusal({{"1", "0"}, {"2", "1"}}) == "no error");
+  CHECK_THAT(refusal({{"1", "0"}, {"1", "1"}}), Contains("sample '1'") && Contains("two members that end in .cls"));
+}
+
 TEST_CASE("of cut shards the whole samples are used, where bad samples are skipped", "[dataset]") {
   const TemporaryDirectory directory;
   const std::string whole = shard_of_images(0, 8);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -23,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kIndexMagic = 0x3178646e6c637274;  // "trclndx1"
+constexpr std::uint64_t kIndexMagic = 0x3278646e6c637274;  // "trclndx2"
 constexpr std::uint64_t kMostLabelBytes = 1 << 20;
 constexpr std::size_t kMostNames = 1 << 20;
 constexpr std::size_t kMostTold = 100;
@@ -104,6 +105,8 @@ class IndexBuilder {
     std::size_t image_rank = ~std::size_t{0};
     TarMember image{};
     std::optional<TarMember> label{};
+    std::set<std::string> endings{};
+    std::string twice{};  // an ending that two members have
   };
 
   void add(const TarMember& member) {
@@ -115,6 +118,7 @@ class IndexBuilder {
       pending_ = {.key = std::string(key), .offset = member.offset};
     }
     const std::string ending = lower(std::string_view(member.name).substr(end + 1));
+    if (!pending_.endings.insert(ending).second) pending_.twice = ending;
     const auto rank = std::find(members_.image.begin(), members_.image.end(), ending) - members_.image.begin();
     if (static_cast<std::size_t>(rank) < std::min(members_.image.size(), pending_.image_rank)) {
       pending_.image_rank = static_cast<std::size_t>(rank);
@@ -144,6 +148,9 @@ class IndexBuilder {
   }
 
   void add_sample() {
+    if (!pending_.twice.empty())
+      throw core::Error(place(pending_.key, pending_.offset) + " has two members that end in ." + pending_.twice)
+          .hint("give each sample a key of its own");
     if (pending_.image.name.empty())
       throw core::Error(place(pending_.key, pending_.offset) + " has no image: no member of it ends in ." +
                         core::list_words(members_.image, "or ."))

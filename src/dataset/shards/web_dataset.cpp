@@ -99,6 +99,7 @@ class LabelledShards {
  public:
   LabelledShards(std::vector<OpenShard> shards, std::vector<std::string> names)
       : shards_(std::move(shards)), names_(std::move(names)) {
+    refuse_numbers_beside_names();
     std::unordered_map<std::string, std::int64_t> numbers;
     for (std::size_t i = 0; i < names_.size(); ++i) numbers.emplace(names_[i], static_cast<std::int64_t>(i));
     for (const OpenShard& shard : shards_) {
@@ -131,6 +132,16 @@ class LabelledShards {
     return largest;
   }
 
+  /// Returns whether labels are names, and not the classes' numbers.
+  bool has_label_names() const {
+    return std::any_of(shards_.begin(), shards_.end(),
+                       [](const OpenShard& shard) { return !shard.index.label_names().empty(); });
+  }
+  bool has_label_numbers() const {
+    return std::any_of(shards_.begin(), shards_.end(),
+                       [](const OpenShard& shard) { return shard.index.largest_number() >= 0; });
+  }
+
   void check_labels(std::int64_t num_classes) const {
     for (std::uint32_t s = 0; s < shards_.size(); ++s) {
       const bool fit = shards_[s].index.largest_number() < num_classes &&
@@ -152,6 +163,15 @@ class LabelledShards {
   }
 
  private:
+  void refuse_numbers_beside_names() const {
+    if (!has_label_names() || !has_label_numbers()) return;
+    const auto named = std::find_if(shards_.begin(), shards_.end(),
+                                    [](const OpenShard& shard) { return !shard.index.label_names().empty(); });
+    throw core::Error(named->file.path().string() + ": the label '" + named->index.label_names().front() +
+                      "' is a name, and other labels are class numbers")
+        .hint("write all labels as names, or all as numbers from 0");
+  }
+
   /// Refuses the first label of a shard that is not below `num_classes`.
   void refuse_labels(std::uint32_t shard, std::int64_t num_classes) const {
     const auto count = static_cast<std::uint32_t>(shards_[shard].index.samples().size());
@@ -261,6 +281,9 @@ Sources build(const WebDatasetConfig& config, const LoaderOptions& options) {
   } else if (!config.eval.empty()) {
     const auto eval = std::make_shared<const LabelledShards>(open_shards(config.eval, "dataset.eval", config, options),
                                                              train->names());
+    if (train->has_label_names() && eval->has_label_numbers())
+      throw core::Error("dataset.eval: labels are class numbers, and those of dataset.train are names")
+          .hint("write labels alike in all shards");
     eval->check_labels(num_classes);
     sources.eval = std::make_unique<WebDataset>(eval, places_of(*eval, Side::all, split), num_classes, config);
   }
