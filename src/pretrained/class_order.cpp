@@ -1,5 +1,7 @@
 #include "pretrained/class_order.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -22,15 +24,39 @@ std::vector<std::string> published_classes(const nlohmann::json& config_json) {
   return names;
 }
 
+bool is_number_alone(const std::string& name, std::size_t place) {
+  return name == "LABEL_" + std::to_string(place) || name == std::to_string(place);
+}
+
+/// Returns whether one of our classes is another output's of theirs.
+bool is_in_another_place(const std::vector<std::string>& theirs, const std::vector<std::string>& ours) {
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const auto is_same = [&](const std::string& name) { return ::strcasecmp(name.c_str(), ours[i].c_str()) == 0; };
+    if (!is_same(theirs[i]) && std::any_of(theirs.begin(), theirs.end(), is_same)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-void check_class_order(const std::filesystem::path& path, const std::vector<std::string>& ours) {
+void check_class_order(const std::filesystem::path& path, const std::vector<std::string>& ours, ClassesBy by) {
+  if (ours.empty()) return;
   const std::vector<std::string> theirs = published_classes(open_weights(path).config_json);
-  if (theirs == ours || !std::is_permutation(theirs.begin(), theirs.end(), ours.begin(), ours.end())) return;
+  if (theirs.empty() || theirs.size() != ours.size() || theirs == ours) return;
+  bool are_numbers = true;
+  for (std::size_t i = 0; i < theirs.size(); ++i) are_numbers = are_numbers && is_number_alone(theirs[i], i);
+  if (are_numbers) return;
   std::string list;
   for (const std::string& name : theirs) list += (list.empty() ? "" : ", ") + name;
-  throw core::Error("config.json of " + path.string() + " has the data's classes in another order: " + list)
-      .hint("set dataset.class_names: [" + list + "]");
+  const bool is_permutation = std::is_permutation(theirs.begin(), theirs.end(), ours.begin(), ours.end());
+  const std::string remedy = is_permutation
+                                 ? "set dataset.class_names: [" + list + "]"
+                                 : "set dataset.class_names to the data's names in the order of these outputs";
+  if (is_in_another_place(theirs, ours))
+    throw core::Error("config.json of " + path.string() + " has the data's classes in another order: " + list)
+        .hint(remedy);
+  if (by == ClassesBy::data)
+    throw core::Error("config.json of " + path.string() + " has other classes than the data: " + list).hint(remedy);
 }
 
 }  // namespace trainctl::pretrained

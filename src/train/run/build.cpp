@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "machine/limits.h"
 #include "model/placement.h"
+#include "pretrained/class_order.h"
 #include "runtime/device.h"
 #include "train/run/frozen_network.h"
 #include "train/run/initial_weights.h"
@@ -362,6 +363,9 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, world);
   OwnPart own = keep_own_part(experiment.distributed, *mesh, step.micro_batches, *model);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
+  const std::optional<std::string>& published = experiment.model.init_from;
+  if (published && rank.dry_run == nullptr && experiment.model.init_policy != model::InitPolicy::new_head)
+    pretrained::check_class_order(*published, spec.class_names, pretrained::ClassesBy::user);
   const model::FirstValues first_values =
       place_weights(*model, experiment, {input, device, channels_last, mesh->gradients(), rank.dry_run, notices});
   model::set_running_statistics(*model, statistics_updates(experiment.accumulation, step.micro_batches));

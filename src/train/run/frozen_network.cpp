@@ -57,7 +57,7 @@ task::TeacherPtr load_teacher(const task::DistillationConfig& config, model::Mod
   if (!config.teacher) return std::make_shared<const task::Teacher>(load_logits(*config.logits, data, place), config);
   const dataset::SampleSpec& spec = data.train->spec();
   const std::string& path = config.teacher->init_from;
-  if (place.dry_run == nullptr) pretrained::check_class_order(path, spec.class_names);
+  if (place.dry_run == nullptr) pretrained::check_class_order(path, spec.class_names, pretrained::ClassesBy::user);
   std::unique_ptr<model::Model> network =
       load_frozen({.network = config.teacher->network, .init_from = path, .init_policy = model::InitPolicy::strict},
                   "distillation.teacher", spec, place);

@@ -1,0 +1,32 @@
+#include "pretrained/class_order.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "support/small_files.h"
+
+namespace trainctl::pretrained::class_order_test {
+
+using namespace trainctl::testing;
+using Catch::Contains;
+using Names = std::vector<std::string>;
+
+TEST_CASE("classes of a published network are the data's, or refused", "[pretrained][regression]") {
+  const TemporaryDirectory directory;
+  const auto refusal = [&](const std::string& id2label, const Names& ours, ClassesBy by = ClassesBy::user) {
+    directory.write("config.json", R"({"model_type": "bert", "id2label": )" + id2label + "}");
+    return error_of([&] { check_class_order(directory.path(), ours, by); });
+  };
+  directory.write("model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
+  const std::string three = R"({"0": "pos", "1": "neg", "2": "mid"})";
+  CHECK(refusal(three, {"pos", "neg", "mid"}) == "no error");
+  CHECK_THAT(refusal(three, {"mid", "neg", "pos"}), Contains("in another order: pos, neg, mid"));
+  CHECK_THAT(refusal(three, {"a", "mid", "neg"}), Contains("in another order"));
+  CHECK_THAT(refusal(three, {"Mid", "Neg", "Pos"}), Contains("in another order"));
+  CHECK(refusal(three, {"good", "bad", "so so"}) == "no error");  // as the user lists them
+  CHECK_THAT(refusal(three, {"good", "bad", "so so"}, ClassesBy::data), Contains("other classes than the data"));
+  CHECK(refusal(three, {"a", "b"}, ClassesBy::data) == "no error");  // the head has another size
+  CHECK(refusal(R"({"0": "LABEL_0", "1": "LABEL_1"})", {"a", "b"}, ClassesBy::data) == "no error");
+}
+
+}  // namespace trainctl::pretrained::class_order_test
