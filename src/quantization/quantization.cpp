@@ -249,7 +249,7 @@ void Quantization::add_layers() {
                                 .backend = recipe_.backend,
                                 .engine_workarounds = recipe_.engine_workarounds,
                                 .is_quantized = [](const std::string&) { return true; },
-                                .trained = [this, &named](const std::string&) { return trained(named.name); }});
+                                .trained = [this, name = named.name](const std::string&) { return trained(name); }});
       });
     }
   }

@@ -158,7 +158,7 @@ std::vector<std::size_t> sources_of(const BlockGraph& graph) {
 }
 std::vector<std::size_t> ranges_of(const BlockGraph& graph) {
   return first_values(graph, [](const BlockOp& op) {
-    return passes_levels(op.what) && !std::holds_alternative<AveragePoolOp>(op.what);
+    return std::holds_alternative<MaxPoolOp>(op.what) || std::holds_alternative<FlattenOp>(op.what);
   });
 }
 

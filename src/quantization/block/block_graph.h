@@ -92,7 +92,7 @@ bool is_product(const Computation& what);
 
 /// Returns for each value the one whose levels it has: its own number, but behind operators that pass levels on.
 std::vector<std::size_t> sources_of(const BlockGraph& graph);
-/// Returns for each value the one whose range it has. Means have a narrower one than what they are of.
+/// Returns for each value the one whose range it has. Means, and what ReLU leaves, have a narrower one.
 std::vector<std::size_t> ranges_of(const BlockGraph& graph);
 /// How often each value is read; the block's output once more.
 std::vector<std::size_t> count_uses(const BlockGraph& graph);

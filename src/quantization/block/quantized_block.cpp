@@ -224,7 +224,7 @@ class ByteBlock final : public QuantizedBlock {
     std::vector<std::optional<QParams>> levels(graph_.num_values);
     const std::vector<std::size_t> ranges = ranges_of(graph_);
     const auto set = [&](std::size_t value, const std::optional<QParams>& found) {
-      if (ranges[value] != sources_[value]) return;  // a mean, which has the levels of what it is of
+      if (ranges[value] != sources_[value]) return;  // a mean or a ReLU, which has the levels of what it is of
       if (std::optional<QParams>& place = levels[sources_[value]]; !place) place = found;
     };
     for (const Step& step : steps_) {

@@ -42,6 +42,10 @@ class QuantizedLinear : public QuantizedLayer {
     *scales_ = rows.scales;
     if (bias_ != nullptr) *bias_ = own_parameter(layer_, "bias").detach().clone();
   }
+  /// Returns scales with which QNNPACK's bias, an integer of steps of the product, doesn't overflow.
+  at::Tensor scales_for_bias(const ProductScales& scales) const {
+    return quantize_product(matrix_of(layer_), own_parameter(layer_, "bias"), scales).weight.scales;
+  }
   LayerMode mode() const { return mode_; }
   Int8Weight weight() const { return {*weight_, *scales_}; }
   at::Tensor bias() const { return bias_ == nullptr ? at::Tensor() : *bias_; }
@@ -119,9 +123,12 @@ class StaticLinear final : public QuantizedLinear, public model::SharesInput {
     return outputs;
   }
   void convert() override {
-    quantize(trained_ == nullptr ? at::Tensor() : trained_->weight_scales);
     slots_[0].write(trained_ != nullptr && trained_->input ? *trained_->input : input_.levels());
     slots_[1].write(output_.levels());
+    const at::Tensor given = trained_ == nullptr ? at::Tensor() : trained_->weight_scales;
+    const ProductScales scales{
+        .input = slots_[0].scale(), .output = slots_[1].scale(), .given = given, .are_tie_free = false};
+    quantize(backend_ == QuantizationBackend::qnnpack ? scales_for_bias(scales) : given);
   }
   void prepare() override {
     if (backend_ == QuantizationBackend::onednn)
