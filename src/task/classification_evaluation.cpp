@@ -3,7 +3,7 @@
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/logit.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -23,11 +24,18 @@ namespace {
 
 constexpr std::int64_t kCalibrationBins = 15;  // https://arxiv.org/abs/1706.04599
 
-/// Returns the log-odds of each class, or of class 1 of two. Computed in double: rounded probabilities near 1 would
+/// Returns the log-odds of each class, or of class 1 of two. No probability is rounded on the way: those near 1 would
 /// tie.
 at::Tensor log_odds(const at::Tensor& logits) {
-  const at::Tensor odds = at::logit(at::softmax(logits.to(at::kDouble), 1));
-  return (logits.size(1) == 2 ? odds.narrow(1, 1, 1) : odds).to(at::kFloat);
+  const at::Tensor exact = logits.to(at::kDouble);
+  if (exact.size(1) == 2) return exact.narrow(1, 1, 1).sub(exact.narrow(1, 0, 1)).to(at::kFloat);
+  std::vector<at::Tensor> odds;
+  for (std::int64_t c = 0; c < exact.size(1); ++c) {
+    at::Tensor others = exact.clone();
+    others.select(1, c).fill_(-std::numeric_limits<double>::infinity());
+    odds.push_back(exact.select(1, c).sub(at::logsumexp(others, {1})));
+  }
+  return at::stack(odds, 1).to(at::kFloat);
 }
 
 }  // namespace

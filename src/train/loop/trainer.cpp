@@ -114,8 +114,10 @@ bool Trainer::train_step() {
   if (profile_) profile_->step_begins();
   const std::int64_t number = run_.step + 1;
   const bool logs = number % run_.experiment.train.log_every == 0 || number == run_.length.total_steps;
-  const StepResult result =
-      step_(logs || run_.loss_spikes ? GradNorm::measure : GradNorm::only_to_clip, [this] { return stop_.received(); });
+  // A gradient that isn't finite is found by its norm; the loss may be finite.
+  const bool skips = run_.experiment.train.on_non_finite != NonFinite::stop;
+  const GradNorm norm = logs || skips || run_.loss_spikes ? GradNorm::measure : GradNorm::only_to_clip;
+  const StepResult result = step_(norm, [this] { return stop_.received(); });
   signal_ = result.signal;
   if (result.is_abandoned) return false;
   deferral_.step_made(run_.step);
