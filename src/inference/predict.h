@@ -25,7 +25,7 @@ struct PredictionInput {
   std::string name{};  // of an image's file
 };
 
-/// Texts as the model is given them. An Error where a text has no tokens, or more than `longest`.
+/// Texts as the model is given them. An Error where a text has no tokens.
 PredictionInput text_input(const tokenizer::Tokenizer& tokenizer, const std::string& text, const std::string* pair,
                            const tokenizer::EncodeOptions& options);
 

@@ -76,7 +76,10 @@ inline Json rope_of(const Json& config, const LlamaFamily& family, const char* l
   rope.erase("type");
   if (rope["rope_type"] == "su" || (family.fused_projections == Feature::always && rope["rope_type"] == "yarn"))
     rope["rope_type"] = "longrope";
-  if (!rope.contains("rope_theta")) rope["rope_theta"] = config.value("rope_theta", Json(family.rope_theta));
+  const bool is_local = family.local_theta != Feature::never && layer_type == std::string_view("sliding_attention");
+  if (!rope.contains("rope_theta"))
+    rope["rope_theta"] = is_local ? config.value("rope_local_base_freq", Json(10000.0))
+                                  : config.value("rope_theta", Json(family.rope_theta));
   const Json& type = rope["rope_type"];
   if (type != "yarn" && type != "longrope" && type != "llama3") return rope;
   // A key outside the scaling comes first; Phi-3 has one even if config.json leaves it out.
@@ -113,8 +116,11 @@ inline void state_rope(Json& config, const LlamaFamily& family) {
 /// Returns the config.json with every key that decides what the network computes.
 inline nlohmann::json complete_llama_json(nlohmann::json config, const LlamaFamily& family) {
   using detail::set_default;
-  for (const char* key : {"head_dim", "num_key_value_heads"})
-    if (config.contains(key) && config[key].is_null()) config.erase(key);
+  if (config.contains("head_dim") && config["head_dim"].is_null()) config.erase("head_dim");
+  if (config.contains("num_key_value_heads") && config["num_key_value_heads"].is_null()) {
+    config.erase("num_key_value_heads");
+    if (config.contains("num_attention_heads")) config["num_key_value_heads"] = config["num_attention_heads"];
+  }
   if (family.head_dim > 0) set_default(config, "head_dim", family.head_dim);
   if (family.num_key_value_heads > 0) set_default(config, "num_key_value_heads", family.num_key_value_heads);
   set_default(config, "max_position_embeddings", family.max_position_embeddings);

@@ -88,6 +88,15 @@ std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& 
   return files;
 }
 
+std::string checksum_of_tokenizer(const fs::path& tokenizer) {
+  const fs::path directory = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
+  std::string sums;
+  if (fs::is_regular_file(tokenizer)) sums += core::checksum_file(tokenizer);
+  for (const auto& [name, called] : kTokenizerFiles)
+    if (fs::is_regular_file(directory / name)) sums += std::string(name) + " " + core::checksum_file(directory / name);
+  return sums.empty() ? sums : core::checksum(sums);
+}
+
 std::vector<fs::path> write_chat_templates(const chat_template::NamedTemplates& templates, const fs::path& directory) {
   std::error_code none;  // that are there
   fs::remove(directory / chat_template::kTemplateFile, none);

@@ -17,6 +17,9 @@ namespace trainctl::pretrained {
 std::vector<std::filesystem::path> copy_tokenizer(const std::filesystem::path& tokenizer,
                                                   const std::filesystem::path& directory);
 
+/// Returns the checksum of all files that a tokenizer is kept in; "" if there are none.
+std::string checksum_of_tokenizer(const std::filesystem::path& tokenizer);
+
 /// Writes chat templates beside a tokenizer's copied files, in the place of its own; returns the files.
 std::vector<std::filesystem::path> write_chat_templates(const chat_template::NamedTemplates& templates,
                                                         const std::filesystem::path& directory);

@@ -3,14 +3,15 @@
 namespace trainctl::engine {
 namespace {
 
-/// Adds one mean and one standard deviation per channel, as the transforms normalize images in training.
+/// Adds one mean and one standard deviation per channel, as the transforms normalize images that are predicted.
 void add_normalisation(pretrained::ModelInfo& facts, const dataset::DatasetConfig& dataset) {
   if (facts.input_shape.size() != 3) return;
   const auto channels = static_cast<std::size_t>(facts.input_shape[0]);
   const auto for_each = [&](const std::vector<double>& values) {
     return values.size() == 1 ? std::vector<double>(channels, values[0]) : values;
   };
-  for (const dataset::TransformConfig& transform : dataset.transforms)
+  for (const dataset::TransformConfig& transform :
+       dataset.eval_transforms ? *dataset.eval_transforms : dataset.transforms)
     if (const auto* normalize = transform.get_if<dataset::NormalizeConfig>()) {
       facts.pixel_mean = for_each(normalize->mean);
       facts.pixel_std = for_each(normalize->std);

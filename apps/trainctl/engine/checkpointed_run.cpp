@@ -75,12 +75,13 @@ OpenData data_of(const std::optional<checkpoint::Found>& used, const std::string
   };
 }
 
-void load_published(train::Run& run, const std::string& path, std::vector<tracking::Notice>& notices) {
+void load_published(train::Run& run, const std::string& path, pretrained::ClassesBy classes,
+                    std::vector<tracking::Notice>& notices) {
   model::ModelConfig config = run.experiment.model;
   config.init_from = path;
   config.init_policy = model::InitPolicy::strict;
   const dataset::SampleSpec& spec = run.data.train->spec();
-  pretrained::check_class_order(path, spec.class_names);
+  pretrained::check_class_order(path, spec.class_names, classes);
   train::load_initial_weights(*run.model, config, train::input_spec(spec), notices);
 }
 
@@ -152,10 +153,13 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples sampl
     loaded.quantization = use_quantized(*loaded.run, call.checkpoint);
   } else if (found) {
     loaded.checkpoint = found->path.string();
-    train::restore_for_use(*loaded.run, found->path, call.loaded.flat, printer);
+    train::restore_for_use(*loaded.run, found->path, train::with_contents(call.loaded.flat), printer);
     if (loaded.run->ema) loaded.run->ema->swap();
   } else {
-    load_published(*loaded.run, call.checkpoint, notices);
+    const auto stated = call.loaded.flat.find("dataset.class_names");
+    const bool by_user = stated != call.loaded.flat.end() && stated->second != "[]";
+    load_published(*loaded.run, call.checkpoint, by_user ? pretrained::ClassesBy::user : pretrained::ClassesBy::data,
+                   notices);
   }
   loaded.run->ema.reset();  // the weights to use are in the model
   loaded.run->model->set_training(false);

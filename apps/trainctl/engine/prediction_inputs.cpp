@@ -78,9 +78,11 @@ class Images {
 /// Returns the options of tokenizing for this dataset and task.
 tokenizer::EncodeOptions encoding_of(const dataset::DatasetConfig& dataset, const task::TaskConfig& task) {
   tokenizer::EncodeOptions options;
-  options.max_length = config::facts_of(dataset.source).longest_text();
-  if (config::traits_of(task).output == model::Output::next_tokens)
-    options.special_tokens = tokenizer::SpecialTokens::leave_out;
+  const model::Output output = config::traits_of(task).output;
+  // What is told of each token is told of all. What is told of a text is told of its beginning, as in training.
+  const bool is_of_tokens = output == model::Output::next_tokens || output == model::Output::per_token;
+  if (!is_of_tokens) options.max_length = config::facts_of(dataset.source).longest_text();
+  if (output == model::Output::next_tokens) options.special_tokens = tokenizer::SpecialTokens::leave_out;
   return options;
 }
 

@@ -306,7 +306,7 @@ std::string Training::resume_command() const {
 }
 
 train::TrainerOptions Training::trainer_options(train::Run& run) {
-  train::TrainerOptions options{directory_, loaded_.flat, call_.process_start};
+  train::TrainerOptions options{directory_, train::with_contents(loaded_.flat), call_.process_start};
   options.next_command = next_command();
   options.resume_command = resume_command();
   if (run.is_first()) {
@@ -373,7 +373,7 @@ int Training::train(train::RankContext rank) {
   if (world_ != nullptr) world_->check_consistent({{"data", run->data.fingerprint}});
   if (world_ != nullptr && is_first(world_)) remember_job(run->global_batch);
   NoticeList heard(notices);
-  if (!points.empty()) train::restore_first(*run, points, loaded_.flat, heard);
+  if (!points.empty()) train::restore_first(*run, points, train::with_contents(loaded_.flat), heard);
   const bool is_stopped_early = run->early_stopping && run->early_stopping->is_over();
   const bool is_past_end = run->step > run->length.total_steps;
   if (is_past_end || (was_finished_ && (is_stopped_early || run->step == run->length.total_steps))) {

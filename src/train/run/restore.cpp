@@ -9,9 +9,12 @@
 
 #include "checkpoint/gather_texts.h"
 #include "checkpoint/node_snapshots.h"
+#include "config/flatten.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "dataset/description.h"
+#include "pretrained/tokenizer_files.h"
 
 namespace trainctl::train {
 namespace {
@@ -31,6 +34,8 @@ std::vector<ResumePoint> checkpoints_of(const ResumeRequest& wish) {
   return points;
 }
 
+constexpr std::string_view kContent = " (content)";
+
 std::string text_of(const ResumeRequest& wish) {
   std::ostringstream text;
   text << wish.takes_newest << "\n";
@@ -46,7 +51,13 @@ void tell_differences(const checkpoint::Checkpoint& checkpoint, const checkpoint
                       const std::map<std::string, std::string>& config, tracking::Sink& sink, Purpose purpose) {
   const tracking::Level level = purpose == Purpose::training ? tracking::Level::warning : tracking::Level::info;
   for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
-    sink.on(tracking::Notice{level, "changed since the checkpoint: " + change});
+    if (change.find(kContent) == std::string::npos)
+      sink.on(tracking::Notice{level, "changed since the checkpoint: " + change});
+  for (const config::Difference& change : config::diff(checkpoint.info().config, config))
+    if (change.path.ends_with(kContent) && !change.was.empty() && !change.now.empty())
+      sink.on(tracking::Notice{tracking::Level::warning,
+                               change.path.substr(0, change.path.size() - kContent.size()) +
+                                   " names files that are no longer those of training: results may mean nothing"});
   for (const std::string& name : reader.unused(&run.mesh->world()))
     sink.on(tracking::Notice{tracking::Level::warning,
                              "the checkpoint's " + name + " has no place in this run and is left out"});
@@ -164,7 +175,24 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   return "";
 }
 
+/// Returns whether a key names files that decide what a network computes, and aren't kept in its run.
+bool names_contents(const std::string& key) {
+  const std::string last = key.substr(key.rfind('.') + 1);
+  return last == "tokenizer" || last == "chat_template" || key == "model.path";
+}
+
 }  // namespace
+
+std::map<std::string, std::string> with_contents(const std::map<std::string, std::string>& config) {
+  std::map<std::string, std::string> known = config;
+  for (const auto& [key, value] : config) {
+    if (std::error_code none; !names_contents(key) || value.empty() || !fs::exists(value, none)) continue;
+    const std::string sum =
+        key.ends_with("tokenizer") ? pretrained::checksum_of_tokenizer(value) : core::checksum_file(value);
+    if (!sum.empty()) known[key + std::string(kContent)] = sum;
+  }
+  return known;
+}
 
 std::vector<ResumePoint> agree_on_points(const ResumeRequest& wish, comm::Group& group,
                                          std::vector<tracking::Notice>& notices) {
