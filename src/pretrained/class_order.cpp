@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/checkpoint.h"
 #include "core/error.h"
+#include "dataset/description.h"
 #include "pretrained/weights_source.h"
 
 namespace trainctl::pretrained {
@@ -22,6 +24,16 @@ std::vector<std::string> published_classes(const nlohmann::json& config_json) {
     names.push_back(name->get<std::string>());
   }
   return names;
+}
+
+/// Returns the classes of the weights at `path`: config.json's, or those that a run of ours was trained with.
+std::vector<std::string> classes_of(const std::filesystem::path& path) {
+  const WeightsSource source = open_weights(path);
+  if (!source.config_json.is_null()) return published_classes(source.config_json);
+  if (!std::filesystem::is_directory(source.from)) return {};
+  const std::string description = checkpoint::Checkpoint(source.from).info().data_description;
+  if (description.empty()) return {};
+  return dataset::described_datasets(description, "").train->spec().class_names;
 }
 
 bool is_number_alone(const std::string& name, std::size_t place) {
@@ -41,7 +53,7 @@ bool is_in_another_place(const std::vector<std::string>& theirs, const std::vect
 
 void check_class_order(const std::filesystem::path& path, const std::vector<std::string>& ours, ClassesBy by) {
   if (ours.empty()) return;
-  const std::vector<std::string> theirs = published_classes(open_weights(path).config_json);
+  const std::vector<std::string> theirs = classes_of(path);
   if (theirs.empty() || theirs.size() != ours.size() || theirs == ours) return;
   bool are_numbers = true;
   for (std::size_t i = 0; i < theirs.size(); ++i) are_numbers = are_numbers && is_number_alone(theirs[i], i);
@@ -53,10 +65,10 @@ void check_class_order(const std::filesystem::path& path, const std::vector<std:
                                  ? "set dataset.class_names: [" + list + "]"
                                  : "set dataset.class_names to the data's names in the order of these outputs";
   if (is_in_another_place(theirs, ours))
-    throw core::Error("config.json of " + path.string() + " has the data's classes in another order: " + list)
+    throw core::Error("the weights at " + path.string() + " have the data's classes in another order: " + list)
         .hint(remedy);
   if (by == ClassesBy::data)
-    throw core::Error("config.json of " + path.string() + " has other classes than the data: " + list).hint(remedy);
+    throw core::Error("the weights at " + path.string() + " have other classes than the data: " + list).hint(remedy);
 }
 
 }  // namespace trainctl::pretrained

@@ -10,9 +10,9 @@ namespace trainctl::pretrained {
 /// Who says which of the data's classes is which output.
 enum class ClassesBy { user, data };
 
-/// Throws Error if the config.json of the weights at `path` has one of the classes `ours` at another output. Every
-/// metric would be wrong, and no shape would differ. Upper and lower case are alike. With ClassesBy::data it throws for
-/// other names, too, since nobody says which output they are. LABEL_0 is no name.
+/// Throws Error if config.json, or the run, of the weights at `path` has one of the classes `ours` at another output.
+/// Every metric would be wrong, and no shape would differ. Upper and lower case are alike. With ClassesBy::data it
+/// throws for other names, too, since nobody says which output they are. LABEL_0 is no name.
 void check_class_order(const std::filesystem::path& path, const std::vector<std::string>& ours, ClassesBy by);
 
 }  // namespace trainctl::pretrained

@@ -153,6 +153,20 @@ TEST_CASE("a random crop is one of the image's shifts, each as likely", "[datase
   }
 }
 
+TEST_CASE("what a crop left away doesn't come back as padding", "[dataset][regression]") {
+  const ImageShape shape{.height = 10, .width = 10, .channels = 1};
+  const std::vector<TransformConfig> cropped{CenterCropConfig{.size = 6}};
+  std::vector<TransformConfig> moved = cropped;
+  moved.emplace_back(RandomCropConfig{.padding = 2});
+  std::vector<TransformConfig> grown = cropped;
+  grown.emplace_back(CenterCropConfig{.size = 8});
+  const std::vector<float> inside = apply(cropped, shape, 1);
+  for (std::uint64_t key = 0; key < 50; ++key)
+    for (const std::vector<TransformConfig>& transforms : {moved, grown})
+      for (const float value : apply(transforms, shape, key))
+        CHECK((value == 0 || std::find(inside.begin(), inside.end(), value) != inside.end()));
+}
+
 TEST_CASE("a crop with more padding than image may be all black", "[dataset]") {
   const ImageShape shape{.height = 3, .width = 2, .channels = 3};
   int black = 0;

@@ -364,7 +364,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   OwnPart own = keep_own_part(experiment.distributed, *mesh, step.micro_batches, *model);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
   const std::optional<std::string>& published = experiment.model.init_from;
-  if (published && rank.dry_run == nullptr && experiment.model.init_policy != model::InitPolicy::new_head)
+  if (published && rank.dry_run == nullptr)
     pretrained::check_class_order(*published, spec.class_names, pretrained::ClassesBy::user);
   const model::FirstValues first_values =
       place_weights(*model, experiment, {input, device, channels_last, mesh->gradients(), rank.dry_run, notices});

@@ -27,12 +27,20 @@ std::size_t read_whole(const std::string& path, std::vector<std::byte>& buffer) 
   return have;
 }
 
+/// Returns whether this process may open another file: else no file is bad.
+bool has_descriptors() {
+  const int probe = ::dup(STDERR_FILENO);
+  if (probe >= 0) ::close(probe);
+  return probe >= 0 || errno == EBADF;
+}
+
 }  // namespace
 
 std::size_t read_image_file(const std::string& path, std::vector<std::byte>& buffer) {
   try {
     return read_whole(path, buffer);
   } catch (const core::Error& problem) {
+    if (!has_descriptors()) throw core::Error(problem.what()).hint("raise the limit of open files: ulimit -n");
     BadSample error(problem.what());
     error.hint("dataset.on_bad_sample: skip or replace goes on without such files");
     throw error;

@@ -43,6 +43,8 @@ class CenterCrop final : public Framing {
   explicit CenterCrop(const CenterCropConfig& config) : size_{config.size, config.width.value_or(config.size)} {}
 
   bool extend(Frame& frame, runtime::Random&) const override {
+    const bool grows = size_.height > frame.part.height || size_.width > frame.part.width;
+    if (grows && frame.hides_pixels()) return false;
     frame.part = {.top = frame.part.top + offset(frame.part.height, size_.height),
                   .left = frame.part.left + offset(frame.part.width, size_.width),
                   .height = size_.height,
@@ -66,6 +68,7 @@ class RandomCrop final : public Framing {
   explicit RandomCrop(std::int64_t padding) : padding_(padding) {}
 
   bool extend(Frame& frame, runtime::Random& random) const override {
+    if (padding_ > 0 && frame.hides_pixels()) return false;
     frame.part.top += random.below(2 * padding_ + 1) - padding_;
     frame.part.left += random.below(2 * padding_ + 1) - padding_;
     return true;
@@ -97,6 +100,10 @@ Frame::Frame(ImageSize image)
     : region{.height = image.height, .width = image.width},
       size(image),
       part{.height = image.height, .width = image.width} {}
+
+bool Frame::hides_pixels() const {
+  return part.top > 0 || part.left > 0 || part.top + part.height < size.height || part.left + part.width < size.width;
+}
 
 bool Frame::is_padded() const {
   return part.top < 0 || part.left < 0 || part.top + part.height > size.height || part.left + part.width > size.width;

@@ -21,6 +21,8 @@ struct Frame {
   /// The whole image.
   explicit Frame(ImageSize image);
   bool is_padded() const;
+  /// Returns whether pixels lie beside the part. A part that grew or moved would show them in the place of black.
+  bool hides_pixels() const;
   /// Cuts `crop` out of what is kept, and resamples it. Only where nothing was resampled or padded before.
   void crop_and_resample(const Region& crop, ImageSize to);
 };
