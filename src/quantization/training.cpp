@@ -100,18 +100,6 @@ model::TensorDecl* weight_decl(model::Layer& layer) {
   return found;
 }
 
-/// Returns the values that something else than a product reads as they are, with `next` behind the graph's output.
-std::set<std::size_t> values_that_no_product_rounds(const BlockGraph& graph, const BlockGraph* next) {
-  const std::vector<std::size_t> sources = sources_of(graph);
-  std::set<std::size_t> values;
-  for (const BlockOp& op : graph.ops)
-    if (!passes_levels(op.what) && !is_product(op.what))
-      for (const std::size_t input : op.inputs) values.insert(sources[input]);
-  if (next == nullptr || values_that_no_product_rounds(*next, nullptr).contains(0))
-    values.insert(sources[graph.output]);
-  return values;
-}
-
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(),
                      [&](const std::string& pattern) { return core::matches_name(pattern, name); });
@@ -119,7 +107,7 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
 
 }  // namespace
 
-std::set<std::string> layers_with_rounded_results(const model::ModelConfig& config, const model::InputSpec& input) {
+std::set<std::string> layers_before_sums(const model::ModelConfig& config, const model::InputSpec& input) {
   std::set<std::string> names;
   if (input.shape.size() != 3) return names;
   const runtime::RealScope real;  // a planner's tensors leave no trace of the operators that make them
@@ -129,22 +117,22 @@ std::set<std::string> layers_with_rounded_results(const model::ModelConfig& conf
   std::vector<std::int64_t> shape = input.shape;
   shape.insert(shape.begin(), 1);
   const std::vector<CapturedBlock> blocks = capture_blocks(*model, at::zeros(shape));
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (!blocks[i].graph) continue;
-    const bool is_last = i + 1 == blocks.size() || !blocks[i + 1].graph;
-    const std::set<std::size_t> rounded =
-        values_that_no_product_rounds(*blocks[i].graph, is_last ? nullptr : &*blocks[i + 1].graph);
-    for (const BlockOp& op : blocks[i].graph->ops) {
-      if (!is_product(op.what) || op.then_relu || !rounded.contains(op.output)) continue;
+  for (const CapturedBlock& block : blocks) {
+    if (!block.graph) continue;
+    std::set<std::size_t> summed;
+    for (const BlockOp& op : block.graph->ops)
+      if (std::holds_alternative<AddOp>(op.what)) summed.insert(op.inputs.begin(), op.inputs.end());
+    for (const BlockOp& op : block.graph->ops) {
+      if (!is_product(op.what) || op.then_relu || !summed.contains(op.output)) continue;
       const std::string& name = op.norm_name.empty() ? op.name : op.norm_name;
-      names.insert(blocks[i].name.empty() ? name : blocks[i].name + "." + name);
+      names.insert(block.name.empty() ? name : block.name + "." + name);
     }
   }
   return names;
 }
 
 QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConfig& config,
-                                     const std::set<std::string>& rounded_results)
+                                     const std::set<std::string>& before_sums)
     : model_(model), config_(*config.training.get_if<QatConfig>()) {
   const QuantizationBackend backend = resolved(config.backend, RowsAtOnce::many, config.activation_scheme);
   const RoundingLevels levels{.bits = config.activation_bits.value.value_or(activation_bits(backend)),
@@ -167,10 +155,10 @@ QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConf
     }
     const bool multiplies =
         dynamic_cast<model::MatrixLayer*>(&layer) != nullptr || dynamic_cast<model::Convolution*>(&layer) != nullptr;
-    if (unary == nullptr || (!multiplies && !rounded_results.contains(name))) return;
+    if (unary == nullptr || (!multiplies && !before_sums.contains(name))) return;
     seen.push_back(name);
     if (matches_any(config.skip_modules, name)) return;
-    RoundedParts parts{.input = multiplies, .output = rounded_results.contains(name)};
+    RoundedParts parts{.input = multiplies, .output = before_sums.contains(name)};
     if (multiplies) {
       parts.weight = weight_decl(layer);
       parts.out_dim = dynamic_cast<model::TransposedLinear*>(&layer) != nullptr ? 1 : 0;

@@ -23,18 +23,16 @@ struct TrainedLevels {
 };
 using TrainedLevelsByLayer = std::map<std::string, TrainedLevels>;
 
-/// Returns the layers of a network for images whose result is rounded. Something else than the product behind such a
-/// layer reads it: a sum, a layer in floats, or whoever asked for the network's output. `config` is of a model without
-/// memory yet; one like it is built for a moment.
-std::set<std::string> layers_with_rounded_results(const model::ModelConfig& config, const model::InputSpec& input);
+/// Layers of a network for images whose result goes into a sum as it is, and so is rounded before it. `config` is of a
+/// model without memory yet; one like it is built for a moment.
+std::set<std::string> layers_before_sums(const model::ModelConfig& config, const model::InputSpec& input);
 
 /// The stand-ins of a model in training.
 class QuantizedTraining {
  public:
   /// Puts stand-ins on linear layers, convolutions and embeddings that config.skip_modules doesn't name: their ranges
   /// are buffers, and learned steps parameters, beside the layers' own. Before materialize().
-  QuantizedTraining(model::Model& model, const QuantizationConfig& config,
-                    const std::set<std::string>& rounded_results);
+  QuantizedTraining(model::Model& model, const QuantizationConfig& config, const std::set<std::string>& before_sums);
 
   /// What update number `step` + 1 rounds, watches and freezes.
   void begin_step(std::int64_t step);

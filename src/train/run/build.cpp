@@ -157,7 +157,7 @@ std::optional<quantization::QuantizedTraining> train_quantized(const experiment:
                       ": ranges of activations would differ between them")
         .hint("train on several ranks without it, and then for a few epochs on one, with model.init_from");
   return quantization::QuantizedTraining(model, experiment.quantization,
-                                         quantization::layers_with_rounded_results(experiment.model, input));
+                                         quantization::layers_before_sums(experiment.model, input));
 }
 
 /// What is left to know of a model once only this rank's part is in it.
