@@ -30,10 +30,10 @@ class Keys {
         return set(ours, key, *value);
   }
   /// Takes a key, or the default of transformers' class where it isn't the one here.
-  void take_or(const char* ours, const char* theirs, Json otherwise) {
+  void take_or(const char* ours, const char* theirs, const Json& otherwise) {
     const auto value = config_.find(theirs);
     const bool is_given = value != config_.end() && !value->is_null();
-    set(ours, is_given ? theirs : "model_type", is_given ? *value : std::move(otherwise));
+    set(ours, is_given ? theirs : "model_type", is_given ? *value : otherwise);
   }
   void set(const char* ours, const std::string& theirs, Json value) {
     found.push_back({.ours = ours, .theirs = theirs, .value = std::move(value)});
