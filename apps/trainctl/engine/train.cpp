@@ -63,7 +63,7 @@ class Training {
   std::vector<train::ResumePoint> resume_points(comm::Group& group, std::vector<tracking::Notice>& notices) const;
   void remember_job(std::int64_t global_batch) const;
   std::unique_ptr<tracking::Tracker> make_tracker(const train::Run& run) const;
-  train::TrainerOptions trainer_options(train::Run& run);
+  train::TrainerOptions trainer_options(train::Run& run, std::map<std::string, std::string> config);
   plan::DryRunOptions plan_options(const train::Run& run) const;
   plan::MemoryLimit memory_limit(const train::Run& run) const;
   /// Tells the predicted memory and time before the first step; warns if the memory does not suffice.
@@ -305,8 +305,8 @@ std::string Training::resume_command() const {
   return "trainctl train " + directory_.string();
 }
 
-train::TrainerOptions Training::trainer_options(train::Run& run) {
-  train::TrainerOptions options{directory_, train::with_contents(loaded_.flat), call_.process_start};
+train::TrainerOptions Training::trainer_options(train::Run& run, std::map<std::string, std::string> config) {
+  train::TrainerOptions options{directory_, std::move(config), call_.process_start};
   options.next_command = next_command();
   options.resume_command = resume_command();
   if (run.is_first()) {
@@ -373,7 +373,8 @@ int Training::train(train::RankContext rank) {
   if (world_ != nullptr) world_->check_consistent({{"data", run->data.fingerprint}});
   if (world_ != nullptr && is_first(world_)) remember_job(run->global_batch);
   NoticeList heard(notices);
-  if (!points.empty()) train::restore_first(*run, points, train::with_contents(loaded_.flat), heard);
+  std::map<std::string, std::string> config = train::with_contents(loaded_.flat);
+  if (!points.empty()) train::restore_first(*run, points, config, heard);
   const bool is_stopped_early = run->early_stopping && run->early_stopping->is_over();
   const bool is_past_end = run->step > run->length.total_steps;
   if (is_past_end || (was_finished_ && (is_stopped_early || run->step == run->length.total_steps))) {
@@ -388,7 +389,7 @@ int Training::train(train::RankContext rank) {
   const std::unique_ptr<tracking::Tracker> tracker = make_tracker(*run);
   if (run->is_first() || world_ != nullptr) tell(*tracker, notices);
   if (run->is_first()) predict(*run, *tracker);
-  train::Trainer trainer(*run, *tracker, stop_, trainer_options(*run));
+  train::Trainer trainer(*run, *tracker, stop_, trainer_options(*run, std::move(config)));
   try {
     return trainer.run();
   } catch (const std::exception& error) {

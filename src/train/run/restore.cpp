@@ -186,9 +186,13 @@ bool names_contents(const std::string& key) {
 std::map<std::string, std::string> with_contents(const std::map<std::string, std::string>& config) {
   std::map<std::string, std::string> known = config;
   for (const auto& [key, value] : config) {
-    if (std::error_code none; !names_contents(key) || value.empty() || !fs::exists(value, none)) continue;
-    const std::string sum =
-        key.ends_with("tokenizer") ? pretrained::checksum_of_tokenizer(value) : core::checksum_file(value);
+    std::error_code none;
+    if (!names_contents(key) || !fs::exists(value, none)) continue;
+    std::string sum;
+    if (key.ends_with("tokenizer"))
+      sum = pretrained::checksum_of_tokenizer(value);
+    else if (fs::is_regular_file(value, none))
+      sum = core::checksum_file(value);
     if (!sum.empty()) known[key + std::string(kContent)] = sum;
   }
   return known;
