@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "comm/child_process.h"
 #include "comm/health/rank_status.h"
 
 using namespace trainctl;
@@ -33,6 +34,23 @@ TEST_CASE("Among ranks that wait for no collective, the one that does something 
       describe_stall({standing(0, 7, true, "in forward for 2 s"), standing(1, 7, true, "in forward for 3 s"),
                       standing(2, 7, true, "in optimizer for 3 s")});
   CHECK(text == "rank 2 on node differs: it is in optimizer for 3 s");
+}
+
+TEST_CASE("A stopped rank differs, wherever it stopped", "[comm]") {
+  const Child child;
+  child.stop();
+  const std::string stopped = "rank 1 on node differs: it is stopped (process " + std::to_string(child.id().number) +
+                              ", by a signal or a debugger)";
+  const auto told = [&](std::int64_t sequence, bool is_done) {
+    RankStatus at = standing(1, sequence, is_done, "");
+    at.process = child.id();
+    return describe_stall({standing(0, 7, false, "in backward for 2 s"), at});
+  };
+  const std::string waits = " all_reduce #7, where rank 0 on node waits";
+  CHECK(told(6, true) == stopped + ", and has not come to" + waits);
+  CHECK(told(7, false) == stopped + ", in" + waits);
+  CHECK(told(7, true) == stopped + ", and is through with" + waits);
+  CHECK(told(8, false) == stopped + ", and is through with" + waits);
 }
 
 TEST_CASE("Ranks that all wait in one collective don't differ", "[comm]") {

@@ -169,6 +169,38 @@ std::vector<const RankStatus*> minority(const std::vector<RankStatus>& standings
   return others;
 }
 
+/// Returns the ranks that hold the others up. Stopped ranks come first. The next are ranks behind a collective in which
+/// others wait, and then ranks whose activity is not the most frequent one. A stopped rank may have begun a collective
+/// that others can't reach without it.
+std::vector<const RankStatus*> ranks_that_differ(const std::vector<RankStatus>& standings) {
+  const auto those = [&](const auto& is_one) {
+    std::vector<const RankStatus*> found;
+    for (const RankStatus& standing : standings)
+      if (is_one(standing)) found.push_back(&standing);
+    return found;
+  };
+  auto stopped = those([](const RankStatus& standing) { return is_stopped(standing.process); });
+  if (!stopped.empty()) return stopped;
+  std::int64_t furthest = 0;
+  for (const RankStatus& standing : standings) furthest = std::max(furthest, sequence_of(standing));
+  const auto is_behind = [&](const RankStatus& standing) { return sequence_of(standing) < furthest; };
+  const bool some_wait = std::ranges::any_of(
+      standings, [&](const RankStatus& standing) { return !is_behind(standing) && waits_in_collective(standing); });
+  auto behind = those(is_behind);
+  return !behind.empty() && some_wait ? behind : minority(standings);
+}
+
+/// Describes where the rank is, seen from the collective in which the `waiting` wait.
+std::string whereabouts(const RankStatus& standing, const std::vector<const RankStatus*>& waiting) {
+  const RankStatus::Place& theirs = waiting.front()->places.at(kAll);
+  const std::int64_t sequence = sequence_of(standing);
+  const char* where = ", and has not come to ";
+  if (sequence == theirs.sequence && waits_in_collective(standing)) where = ", in ";
+  if (sequence > theirs.sequence || (sequence == theirs.sequence && !waits_in_collective(standing)))
+    where = ", and is through with ";
+  return where + theirs.collective + ", where " + names_of(waiting) + (waiting.size() == 1 ? " waits" : " wait");
+}
+
 }  // namespace
 
 std::string to_json(const RankStatus& standing) {
@@ -276,29 +308,17 @@ bool all_have_reported(const std::vector<RankStatus>& standings) {
 
 std::string describe_stall(const std::vector<RankStatus>& standings) {
   if (standings.size() < 2) return "";
-  std::int64_t furthest = 0;
-  for (const RankStatus& standing : standings) furthest = std::max(furthest, sequence_of(standing));
+  const std::vector<const RankStatus*> culprits = ranks_that_differ(standings);
   std::vector<const RankStatus*> waiting;
-  std::vector<const RankStatus*> absent;
-  for (const RankStatus& standing : standings) {
-    if (sequence_of(standing) < furthest)
-      absent.push_back(&standing);
-    else if (waits_in_collective(standing))
+  for (const RankStatus& standing : standings)
+    if (std::ranges::find(culprits, &standing) == culprits.end() && waits_in_collective(standing))
       waiting.push_back(&standing);
-  }
-  if (!absent.empty() && !waiting.empty()) {
-    std::string text = names_of(absent) + (absent.size() == 1 ? " differs" : " differ") + ": ";
-    text += absent.size() == 1 ? "it is " : "the first is ";
-    text += activity(*absent.front()) + ", and has not come to " + waiting.front()->places.at(kAll).collective +
-            ", where " + names_of(waiting) + (waiting.size() == 1 ? " waits" : " wait");
-    return text;
-  }
-  const std::vector<const RankStatus*> others = minority(standings);
-  if (others.empty())
+  if (culprits.empty())
     return "no rank differs: all are " + activity(standings.front()) +
            (waiting.empty() ? "" : ", in " + waiting.front()->places.at(kAll).collective);
-  return names_of(others) + (others.size() == 1 ? " differs: it is " : " differ: the first is ") +
-         activity(*others.front());
+  const RankStatus& first = *culprits.front();
+  return names_of(culprits) + (culprits.size() == 1 ? " differs: it is " : " differ: the first is ") + activity(first) +
+         (waiting.empty() ? "" : whereabouts(first, waiting));
 }
 
 }  // namespace trainctl::comm
