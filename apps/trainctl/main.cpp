@@ -96,6 +96,7 @@ int run(int argc, char** argv) {
 static int run_and_report(int argc, char** argv) {
   try {
     trainctl::machine::require_stack();
+    trainctl::machine::allow_many_files();
     const int code = trainctl::cli::run(argc, argv);
     if (code == trainctl::core::kExitDone) trainctl::core::flush_standard_output();
     return code;

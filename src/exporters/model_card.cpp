@@ -152,13 +152,14 @@ Json model_json(const ModelCard& card) {
   if (card.metadata.license) json["license"] = *card.metadata.license;
   json["metrics"] = Json::object();
   for (const auto& [name, value] : card.metrics) json["metrics"][name] = value;
+  if (card.label_threshold) json["threshold"] = *card.label_threshold;
   if (!card.facts.class_names.empty()) json["classes"] = card.facts.class_names;
   if (!inputs.empty()) json["inputs"] = inputs;
   if (!inputs.empty()) json["output"] = card.signature.output;
   if (card.max_length) json["max_length"] = *card.max_length;
   if (card.bytes_are_tokens) json["bytes_are_tokens"] = true;
   if (card.facts.roles.pad) json["pad"] = *card.facts.roles.pad;
-  for (const dataset::TransformConfig& transform : card.transforms)
+  for (const dataset::TransformConfig& transform : card.facts.transforms)
     if (const auto described = described_transform(transform); !described.is_null())
       json["transforms"].push_back(described);
   if (!card.facts.pixel_mean.empty())

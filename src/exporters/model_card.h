@@ -23,8 +23,9 @@ struct ModelCard {
   std::string name;  // the experiment's
   ModelCardConfig metadata{};
   ArtefactFormat format = ArtefactFormat::safetensors;
-  std::string task_kind;     // task.kind
-  std::string network_kind;  // model.network's kind
+  std::string task_kind;                    // task.kind
+  std::optional<double> label_threshold{};  // probability from which a sample has a label; none: it has one class
+  std::string network_kind;                 // model.network's kind
   std::string dataset_kind;
   std::string config;            // config.yaml, whole
   std::string data_fingerprint;  // of the training data
@@ -34,9 +35,8 @@ struct ModelCard {
   std::string
       quantization{};  // how it was brought to fewer bits: "static, 8 bits, affine activations"; empty: it is in floats
   pretrained::ModelInfo facts{};
-  std::int64_t num_outputs = 0;                        // of the last axis
-  std::vector<dataset::TransformConfig> transforms{};  // of images, in evaluation
-  std::optional<std::int64_t> max_length{};            // tokens that longer texts are cut to
+  std::int64_t num_outputs = 0;              // of the last axis
+  std::optional<std::int64_t> max_length{};  // tokens that longer texts are cut to
   bool bytes_are_tokens = false;
   Signature signature{};  // of formats that have a graph
 };

@@ -124,6 +124,13 @@ void require_stack() {
       .hint("ulimit -s 8192, which is usual");
 }
 
+void allow_many_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // where it is refused, the usual limit may do
+}
+
 void require_address_space() {
   constexpr rlim_t kLeast =
       640 << 20;  // LibTorch 2.11's libraries take 472 MiB, the first threads and buffers the rest

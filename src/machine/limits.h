@@ -44,6 +44,10 @@ std::size_t memory_for_tensors(const KernelDirectories& directories = {});
 /// segmentation fault.
 void require_stack();
 
+/// Lets this process open as many files as the hard limit allows: each shard of a dataset is one, and shells give
+/// 1,024.
+void allow_many_files();
+
 /// Throws Error where `ulimit -v` leaves the process less address space than loading LibTorch takes: its initialisers
 /// would end the process with words of their own. Where there is a limit, a segmentation fault ends the process with a
 /// word about it: oneDNN runs kernels for which it found no memory.

@@ -37,11 +37,16 @@ bool covers(const std::vector<std::string>& patterns, const std::string& name) {
   return std::ranges::any_of(patterns, [&](const std::string& one) { return core::covers_parameter(one, name); });
 }
 
-/// Returns the group of a parameter, without the parameter. Parameters of more than one dimension are decayed; biases
-/// and normalization weights only if the config asks for it.
+/// Returns `decayed` for parameters of more than one dimension, and for biases and normalization weights only if the
+/// config asks for it.
+GroupKind kind_of(const OptimizerConfig& config, std::int64_t num_dims) {
+  return config.decay_bias_and_norm || num_dims > 1 ? GroupKind::decayed : GroupKind::exempt;
+}
+
+/// Returns the group of a parameter, without the parameter.
 ParameterGroup group_of(const OptimizerConfig& config, const OptimizedParameter& parameter) {
   ParameterGroup group;
-  group.kind = config.decay_bias_and_norm || parameter.num_dims > 1 ? GroupKind::decayed : GroupKind::exempt;
+  group.kind = kind_of(config, parameter.num_dims);
   group.is_whole = updates_whole(config, parameter.name, parameter.is_hidden_matrix);
   if (const auto* muon = config.rule.get_if<MuonConfig>(); muon != nullptr && !group.is_whole)
     group.lr_scale = muon->adamw.lr / config.lr;
@@ -99,14 +104,30 @@ bool updates_whole(const OptimizerConfig& config, const std::string& name, bool 
   return muon != nullptr && is_hidden_matrix && !covers(muon->adamw.params, name);
 }
 
-void check_parameter_groups(const OptimizerConfig& config, const std::vector<std::string>& names) {
+void check_parameter_groups(const OptimizerConfig& config, const std::vector<TrainedParameter>& parameters) {
   const auto check = [&](const std::string& key, const std::string& pattern) {
-    if (std::ranges::any_of(names, [&](const std::string& name) { return core::covers_parameter(pattern, name); }))
+    if (std::ranges::any_of(parameters, [&](const auto& one) { return core::covers_parameter(pattern, one.name); }))
       return;
     throw core::Error(key + ": no trained parameter or layer is called `" + pattern + "`")
-        .hint("the parameters are called like '" + names[names.size() / 2] + "'");
+        .hint("the parameters are called like '" + parameters[parameters.size() / 2].name + "'");
   };
-  for (const ParameterGroupConfig& entry : config.param_groups) check("optimizer.param_groups", entry.params);
+  for (std::size_t i = 0; i < config.param_groups.size(); ++i) {
+    const ParameterGroupConfig& entry = config.param_groups[i];
+    const std::string key = "optimizer.param_groups[" + std::to_string(i) + "]";
+    check(key, entry.params);
+    std::vector<TrainedParameter> taken;
+    std::ranges::copy_if(parameters, std::back_inserter(taken),
+                         [&](const auto& one) { return find_entry(config, one.name) == &entry; });
+    if (taken.empty())
+      throw core::Error(key + ": later entries cover all parameters that `" + entry.params +
+                        "` does, and the last one decides")
+          .hint("order entries from the general to the special");
+    const auto is_decayed = [&](const auto& one) { return kind_of(config, one.num_dims) == GroupKind::decayed; };
+    if (entry.weight_decay.value_or(0) > 0 && std::ranges::none_of(taken, is_decayed))
+      throw core::Error(key + ".weight_decay: `" + entry.params +
+                        "` covers biases and norms alone, which have no decay")
+          .hint("optimizer.decay_bias_and_norm: true");
+  }
   if (const auto* muon = config.rule.get_if<MuonConfig>())
     for (const std::string& pattern : muon->adamw.params) check("optimizer.adamw.params", pattern);
 }

@@ -102,8 +102,12 @@ std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<Opti
 /// Returns whether the rule updates the parameter as a whole, so that a rank with a stretch of it needs the others'.
 bool updates_whole(const OptimizerConfig& config, const std::string& name, bool is_hidden_matrix);
 
-/// Throws Error for an entry of param_groups that fits none of these names.
-void check_parameter_groups(const OptimizerConfig& config, const std::vector<std::string>& names);
+struct TrainedParameter {
+  std::string name;
+  std::int64_t num_dims = 0;
+};
+/// Throws Error for an entry of param_groups that has no effect on these, the model's trained parameters.
+void check_parameter_groups(const OptimizerConfig& config, const std::vector<TrainedParameter>& parameters);
 
 /// Returns the gradients that are defined.
 std::vector<at::Tensor> gradients_of(const std::vector<OptimizedParameter>& parameters);

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "pretrained/bert_families.h"
+#include "pretrained/image_frame.h"
 #include "pretrained/vit_families.h"
 
 namespace trainctl::pretrained {
@@ -23,6 +24,7 @@ void add_labels(Json& json, const ModelInfo& facts) {
     names[std::to_string(i)] = name;
     ids[name] = i;
   }
+  if (facts.targets == dataset::Targets::label_sets) json["problem_type"] = "multi_label_classification";
   json["id2label"] = std::move(names);
   json["label2id"] = std::move(ids);
 }
@@ -85,23 +87,6 @@ Json complete(const model::VitConfig& config, const ModelInfo& facts) {
   return json;
 }
 
-/// Returns the config by which ViTImageProcessor makes pixels into the network's input.
-Json image_processor(const model::VitConfig& config, const ModelInfo& facts) {
-  const bool is_deit = vit_family(config) == VitFamily::deit;
-  Json json = {{"image_processor_type", is_deit ? "DeiTImageProcessor" : "ViTImageProcessor"},
-               {"do_resize", true},
-               {"size", {{"height", facts.input_shape[1]}, {"width", facts.input_shape[2]}}},
-               {"resample", 2},
-               {"do_rescale", true},
-               {"rescale_factor", 1.0 / 255},
-               {"do_normalize", !facts.pixel_mean.empty()}};
-  if (!facts.pixel_mean.empty()) {
-    json["image_mean"] = facts.pixel_mean;
-    json["image_std"] = facts.pixel_std;
-  }
-  return json;
-}
-
 core::Error not_in_transformers(std::string_view kind) {
   std::vector<std::string> known =
       model::kinds_where([](const model::ModelTraits& traits) { return !traits.transformers_type.value.empty(); });
@@ -126,12 +111,9 @@ Json hugging_face_config(const model::NetworkConfig& network, const ModelInfo& f
 }
 
 Json preprocessor_config(const model::NetworkConfig& network, const ModelInfo& facts) {
-  return network.visit([&]<class Network>(const Network& config) -> Json {
-    constexpr const model::ModelTraits& traits = Network::traits;
-    if constexpr (!traits.transformers_type.value.empty() && traits.input != model::Input::tokens)
-      return image_processor(config, facts);
-    return nullptr;
-  });
+  const model::ModelTraits traits = config::traits_of(network);
+  const bool reads_images = !traits.transformers_type.value.empty() && traits.input.value != model::Input::tokens;
+  return reads_images ? image_processor(facts) : Json(nullptr);
 }
 
 }  // namespace trainctl::pretrained

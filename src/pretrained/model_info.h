@@ -19,7 +19,8 @@ struct ModelInfo {
   dataset::Targets targets = dataset::Targets::labels;  // of the data
   dataset::Standardization labels = {};       // of targets that are values: what outputs are standardized with
   std::vector<std::string> class_names = {};  // empty: they have none
-  std::vector<double> pixel_mean = {};        // of images' normalisation, one for each channel; empty: none
+  std::vector<dataset::TransformConfig> transforms = {};  // of images, in evaluation
+  std::vector<double> pixel_mean = {};                    // of images' normalisation, one for each channel; empty: none
   std::vector<double> pixel_std = {};
   tokenizer::SpecialTokenIds roles = {};           // of the tokenizer
   std::optional<std::int64_t> decoder_start = {};  // token that a decoder begins with; none: that of padding

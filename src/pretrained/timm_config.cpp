@@ -93,16 +93,11 @@ Json timm_config(const model::NetworkConfig& network, const ModelInfo& facts) {
                      {"custom_load", false},
                      {"input_size", facts.input_shape},
                      {"fixed_input_size", model.has_fixed_size},
-                     {"interpolation", "bilinear"},
-                     {"crop_pct", 1.0},
                      {"num_classes", facts.num_outputs},
                      {"pool_size", nullptr},
                      {"first_conv", model.first_convolution},
                      {"classifier", model.classifier}};
-  if (!facts.pixel_mean.empty()) {
-    pretrained["mean"] = facts.pixel_mean;
-    pretrained["std"] = facts.pixel_std;
-  }
+  pretrained.update(timm_transforms(facts));
   Json json = {{"architecture", model.architecture},
                {"num_classes", facts.num_outputs},
                {"num_features", model.num_features},

@@ -131,12 +131,15 @@ std::set<std::string> layers_before_sums(const model::ModelConfig& config, const
   return names;
 }
 
+std::int64_t trained_activation_bits(const QuantizationConfig& config) {
+  if (config.activation_bits.value) return *config.activation_bits.value;
+  return activation_bits(resolved(config.backend, RowsAtOnce::many, config.activation_scheme));
+}
+
 QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConfig& config,
                                      const std::set<std::string>& before_sums)
     : model_(model), config_(*config.training.get_if<QatConfig>()) {
-  const QuantizationBackend backend = resolved(config.backend, RowsAtOnce::many, config.activation_scheme);
-  const RoundingLevels levels{.bits = config.activation_bits.value.value_or(activation_bits(backend)),
-                              .activations = config.activation_scheme};
+  const RoundingLevels levels{.bits = trained_activation_bits(config), .activations = config.activation_scheme};
   check_activations(levels.bits, levels.activations);
   std::vector<std::pair<model::UnaryLayer*, RoundedParts>> found;
   std::vector<model::UnaryLayer*> tables;

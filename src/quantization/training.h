@@ -27,6 +27,9 @@ using TrainedLevelsByLayer = std::map<std::string, TrainedLevels>;
 /// model without memory yet; one like it is built for a moment.
 std::set<std::string> layers_before_sums(const model::ModelConfig& config, const model::InputSpec& input);
 
+/// The bits of activations in a training for eight bits, on this CPU.
+std::int64_t trained_activation_bits(const QuantizationConfig& config);
+
 /// The stand-ins of a model in training.
 class QuantizedTraining {
  public:

@@ -1,9 +1,11 @@
 """Distillation: a small network learns from a trained one beside the data, is resumed, shared by ranks, planned, and what is refused."""
+import io
 import json
 import pathlib
+import tarfile
 import unittest
 
-from trainctl_process import InScratch, metrics, newest_checkpoint, run, temporary_directory, write_experiment
+from trainctl_process import InScratch, metrics, newest_checkpoint, png, run, temporary_directory, write_experiment
 
 IMAGES = """
 name: distilled
@@ -74,6 +76,25 @@ class Distilled(InScratch):
         other = run("train", reader, "--set", "dataset.num_samples=256", cwd=self.root)
         self.assertEqual(other.returncode, 1)
         self.assertIn("logits.safetensors has logits of other training data than the dataset's", other.stderr)
+
+    def test_stored_logits_of_classes_in_another_order_are_refused(self):
+        with tarfile.open(self.root / "shard.tar", "w") as shard:
+            for n in range(24):
+                for ending, data in (("png", png([[n % 2 * 200] * 12 for _ in range(12)], 0, 1)), ("cls", b"10"[n % 2:n % 2 + 1])):
+                    member = tarfile.TarInfo(f"{n:02}.{ending}")
+                    member.size = len(data)
+                    shard.addfile(member, io.BytesIO(data))
+        data = "dataset: {kind: webdataset, train: [shard.tar], class_names: ['0', '1'], batch_size: 8, cache_dir: cache, transforms: [{kind: resize, size: 12, width: 12}]}"
+        text = IMAGES.replace("KIND", "mlp, hidden: [16]").replace("STEPS", "4").replace(", eval_every: 4", "")
+        text = text.replace(text[text.index("dataset:"):text.index("model:")], data + "\n")
+        self.teach(text)
+        stored = run("eval", "teacher", "--split", "train", "--logits", "logits.safetensors", cwd=self.root)
+        self.assertEqual(stored.returncode, 0, stored.stderr)
+        student = text + "distillation: {logits: logits.safetensors}\n"
+        self.trained(write_experiment(self.root, student, "student.yaml"), "run")
+        other = run("train", write_experiment(self.root, student.replace("['0', '1']", "['1', '0']"), "other.yaml"), cwd=self.root)
+        self.assertEqual(other.returncode, 1)
+        self.assertIn("logits.safetensors has logits of classes with other names, or in another order, than the dataset's", other.stderr)
 
     def test_a_student_of_the_teacher_s_weights_has_no_loss_towards_it(self):
         self.teach(IMAGES.replace("KIND", "mlp, hidden: [16]").replace("STEPS", "10"))

@@ -115,6 +115,55 @@ class PretrainedWeights(InScratch):
         self.assertIn("weights from timm.safetensors", trained.stderr)
         self.assertNotIn("newly initialized", trained.stderr)
 
+    def test_image_processors_of_others_give_the_same_answers(self):
+        try:
+            import timm
+            import transformers
+            from PIL import Image
+        except ImportError as error:
+            self.skipTest(str(error))
+        for label in ("a", "b"):
+            (self.root / "photos" / label).mkdir(parents=True)
+        photos = []
+        for n, size in enumerate([(40, 25), (21, 48), (30, 30), (64, 20)]):
+            photos.append(self.root / "photos" / "ab"[n % 2] / f"{n}.png")
+            Image.effect_noise(size, 90).convert("RGB").resize((size[0] * 2, size[1] * 2), Image.Resampling.BICUBIC).save(photos[-1])
+        (self.root / "labels.csv").write_text("file,labels\n" + "".join(f"{photo.relative_to(self.root / 'photos')},{'a;b' if n else 'a'}\n" for n, photo in enumerate(photos)))
+        several = "labels: {train: labels.csv, label: labels, file: file, separator: ';'}, "
+
+        def experiment(name, transforms, more=""):
+            text = IMAGES[IMAGES.index("model:"):].replace("MODEL", VIT).replace(", eval_every: 4", "")
+            data = f"dataset: {{kind: image_folder, train: photos, {more}batch_size: 4, num_workers: 0, transforms: [{{kind: resize, size: 16, width: 16}}], eval_transforms: [{transforms}]}}"
+            return write_experiment(self.root, f"name: {name}\n{data}\n" + text + ("task: {kind: multi_label_classification}\n" if more else ""), name + ".yaml")
+
+        normalized = "{kind: normalize, mean: [0.4, 0.5, 0.6], std: [0.2, 0.3, 0.25]}"
+        # Of a margin of 3, 7, 11 … pixels, transformers leaves one fewer than torchvision at the top or left.
+        for name, transforms, more in [("cropped", "{kind: resize, size: 20}, {kind: center_crop, size: 16}, " + normalized, ""),
+                                       ("stretched", "{kind: resize, size: 16, width: 16}", ""),
+                                       ("labels", "{kind: resize, size: 28}, {kind: center_crop, size: 16}, " + normalized, several)]:
+            config = experiment(name, transforms, more)
+            self.passes("train", config, "--run-dir", name)
+            answers = [json.loads(line)["scores"] for line in self.passes("predict", name, "--input", *photos).stdout.splitlines()]
+            for layout in ("transformers", "timm"):
+                self.passes("export", name, "--format", "hf", "--naming", layout, "--output", f"{name}_{layout}")
+            processor = transformers.AutoImageProcessor.from_pretrained(self.root / f"{name}_transformers")
+            network = transformers.AutoModelForImageClassification.from_pretrained(self.root / f"{name}_transformers").eval()
+            classify = transformers.pipeline("image-classification", model=network, image_processor=processor)
+            timms = timm.create_model(f"local-dir:{self.root / f'{name}_timm'}", pretrained=True).eval()
+            transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=timms))
+            for photo, ours in zip(photos, answers, strict=True):
+                image = Image.open(photo)
+                theirs = {answer["label"]: answer["score"] for answer in classify(image)}
+                with torch.no_grad():
+                    logits = timms(transform(image)[None])[0]
+                scores = logits.sigmoid() if more else logits.softmax(0)
+                for place, label in enumerate("ab"):
+                    self.assertAlmostEqual(theirs[label], ours[label], delta=1e-3, msg=f"{name}: transformers")
+                    self.assertAlmostEqual(scores[place].item(), ours[label], delta=1e-3, msg=f"{name}: timm")
+        wide = experiment("wide", "{kind: center_crop, size: 16}")
+        self.passes("train", wide, "--run-dir", "wide")
+        self.assertIn("timm's transform of evaluation has no center_crop without a resize", self.refused("export", "wide", "--format", "hf", "--naming", "timm", "--output", "no"))
+
     def test_a_hostile_file_is_refused_and_does_not_run(self):
         torch.save({"state_dict": {"head.weight": Evil(self.root / "ran")}}, self.root / "evil.pth")
         config = self.config(VIT[:-1] + ", init_from: evil.pth}")

@@ -77,6 +77,8 @@ TEST_CASE("text that is not UTF-8 is refused with its place, or replaced", "[dat
   files.files = {directory.write("b.txt", "\xe2\x82 \xf0\x9f\x98 \xed\xa0\x80 \xc0\xaf")};
   const std::string one = "\xEF\xBF\xBD";
   CHECK(documents_of(files) == std::vector{one + " " + one + " " + one + one + one + " " + one + one});
+  files.files = {directory.write("packed.txt", "\x1f\x8b\x08 and so on")};
+  CHECK_THROWS_WITH(documents_of(files), Contains("packed.txt is compressed (gzip)"));
   files.files = {directory.write("empty.txt", "")};
   CHECK_THROWS_WITH(documents_of(files), Contains("empty.txt is empty"));
 }

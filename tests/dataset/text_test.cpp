@@ -134,6 +134,20 @@ TEST_CASE("a share of the text is kept for evaluation", "[dataset]") {
   CHECK(share == Approx(0.25).margin(0.02));
 }
 
+TEST_CASE("a share of the text has the bytes of its own tokens", "[dataset]") {
+  const TemporaryDirectory directory;
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "ab\n";  // three tokens, one of which ends the document
+  for (int i = 0; i < 10; ++i) text.append(89, 'x').append("\n");
+  DatasetConfig config = text_lm(directory, text, false);
+  TextLmConfig lm = *config.source.get_if<TextLmConfig>();
+  lm.eval_fraction = 0.5;
+  config.source = lm;
+  const Datasets data = build(config, {});
+  CHECK(data.train->spec().bytes_per_token == Approx(2.0 / 3));
+  CHECK(data.eval->spec().bytes_per_token == Approx(89.0 / 90));
+}
+
 TEST_CASE("a share for tests is between the training text and the evaluation text", "[dataset]") {
   const TemporaryDirectory directory;
   DatasetConfig config = text_lm(directory, sentences(200), false);

@@ -142,6 +142,7 @@ TEST_CASE("int8 gives what training for it saw", "[quantization]") {
     const at::Tensor rounded = model->forward(images);
     TrainedLevelsByLayer levels = QuantizedTraining::take(*model);
     CHECK(levels.size() == 21 + 11);
+    const double means = levels.at("fc").input->scale;
     const at::Tensor plain = model->forward(images);
     CHECK_FALSE(rounded.equal(plain));
 
@@ -153,6 +154,12 @@ TEST_CASE("int8 gives what training for it saw", "[quantization]") {
     model->forward(images);
     quantization.convert();
     quantization.finish();
+    std::vector<double> scales;
+    model->visit_buffers([&](const std::string& name, model::TensorDecl& decl) {
+      if (name.ends_with("mean0.output_scale")) scales.push_back(decl.value.item<double>());
+    });
+    REQUIRE(scales.size() == 1);
+    CHECK(scales[0] == Approx(means));  // not that of the pixels they are of
     const auto error = [&](const at::Tensor& value) {
       return value.sub(rounded).norm().item<double>() / rounded.norm().item<double>();
     };

@@ -82,10 +82,17 @@ TEST_CASE("a stage of a pipeline may be frozen as a whole", "[train][dist]") {
   check_equal_to_one_process(setting, 2);
 }
 
-TEST_CASE("an entry of param_groups that fits no trained parameter is refused", "[train]") {
+TEST_CASE("an entry of param_groups without effect is refused", "[train]") {
   experiment::Experiment experiment = experiment_of(frozen_setting(), 1);
   experiment.optimizer.param_groups = {{.params = "h.0", .lr = {}, .lr_scale = 0.5, .weight_decay = {}}};
   CHECK_THROWS_WITH(build_run(experiment), Catch::Contains("no trained parameter or layer is called `h.0`"));
+  experiment.optimizer.param_groups = {{.params = "*.bias", .lr = {}, .lr_scale = {}, .weight_decay = 0.1}};
+  CHECK_THROWS_WITH(build_run(experiment), Catch::Contains("covers biases and norms alone, which have no decay"));
+  experiment.optimizer.decay_bias_and_norm = true;
+  CHECK_NOTHROW(build_run(experiment));
+  experiment.optimizer.param_groups = {{.params = "h.1.mlp", .lr = {}, .lr_scale = 0.5, .weight_decay = {}},
+                                       {.params = "h.1", .lr = {}, .lr_scale = 0.1, .weight_decay = {}}};
+  CHECK_THROWS_WITH(build_run(experiment), Catch::Contains("later entries cover all parameters that `h.1.mlp` does"));
 }
 
 }  // namespace trainctl::train

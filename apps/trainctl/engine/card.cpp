@@ -3,15 +3,15 @@
 namespace trainctl::engine {
 namespace {
 
-/// Adds one mean and one standard deviation per channel, as the transforms normalize images that are predicted.
-void add_normalisation(pretrained::ModelInfo& facts, const dataset::DatasetConfig& dataset) {
+/// Adds the transforms of evaluation, with one mean and one standard deviation per channel.
+void add_transforms(pretrained::ModelInfo& facts, const dataset::DatasetConfig& dataset) {
   if (facts.input_shape.size() != 3) return;
   const auto channels = static_cast<std::size_t>(facts.input_shape[0]);
   const auto for_each = [&](const std::vector<double>& values) {
     return values.size() == 1 ? std::vector<double>(channels, values[0]) : values;
   };
-  for (const dataset::TransformConfig& transform :
-       dataset.eval_transforms ? *dataset.eval_transforms : dataset.transforms)
+  facts.transforms = dataset::without_randomness(dataset.eval_transforms.value_or(dataset.transforms));
+  for (const dataset::TransformConfig& transform : facts.transforms)
     if (const auto* normalize = transform.get_if<dataset::NormalizeConfig>()) {
       facts.pixel_mean = for_each(normalize->mean);
       facts.pixel_std = for_each(normalize->std);
@@ -24,7 +24,7 @@ pretrained::ModelInfo facts_of_run(const train::Run& run) {
   facts.targets = spec.targets;
   facts.labels = spec.labels;
   facts.class_names = spec.class_names;
-  add_normalisation(facts, run.experiment.dataset);
+  add_transforms(facts, run.experiment.dataset);
   return facts;
 }
 
@@ -43,10 +43,12 @@ exporters::ModelCard card_of(const CheckpointedRun& loaded, const cli::EngineCal
                              exporters::ArtefactFormat format, task::Metrics metrics,
                              const quantization::Quantization* quantization) {
   const train::Run& run = *loaded.run;
+  const auto* labels = run.experiment.task.get_if<task::MultiLabelClassificationConfig>();
   return {.name = run.experiment.name,
           .metadata = run.experiment.model_card,
           .format = format,
           .task_kind = std::string(run.experiment.task.kind()),
+          .label_threshold = labels == nullptr ? std::nullopt : std::optional(labels->threshold),
           .network_kind = std::string(run.experiment.model.network.kind()),
           .dataset_kind = std::string(run.experiment.dataset.source.kind()),
           .config = call.loaded.resolved_yaml,

@@ -76,7 +76,7 @@ int run_eval(const cli::EngineCall& call) {
   NoticePrinter printer;
   if (const std::string& path = call.options<cli::EvalOptions>().logits; !path.empty()) {
     if (split != "train") throw core::Error("--logits is of the training set").hint("--split train --logits " + path);
-    train::write_logits(path, train::logits_of_samples(*loaded.run, printer), loaded.run->data.fingerprint);
+    train::write_logits(path, train::logits_of_samples(*loaded.run, printer), loaded.run->data);
   }
   const train::EvaluationResult result = train::evaluate(*loaded.run, printer);
   const std::int64_t num_left_out = tell_bad_samples(*loaded.run);

@@ -126,13 +126,10 @@ void take_special_tokens(const cli::EngineCall& call, exporters::ModelCard& card
     card.facts.decoder_start = pairs->start_token(card.facts.roles.pad);
 }
 
-/// Adds to the card what a program needs to run the graph: signature, transforms, tokens.
+/// Adds to the card what a program needs to run the graph: signature, tokens.
 void describe_graph(exporters::ModelCard& card, const cli::EngineCall& call, const train::Run& run) {
   const dataset::DatasetConfig& dataset = run.experiment.dataset;
   card.signature = exporters::signature_of(run.experiment.model.network, card.facts);
-  if (card.facts.input_shape.size() == 3)
-    card.transforms =
-        dataset::without_randomness(dataset.eval_transforms ? *dataset.eval_transforms : dataset.transforms);
   const std::optional<std::string> tokenizer = card.facts.vocab_size > 0 ? tokenizer_path(call) : std::nullopt;
   if (!tokenizer) return;
   take_special_tokens(call, card);

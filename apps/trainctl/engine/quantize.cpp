@@ -23,13 +23,25 @@ namespace {
 
 constexpr std::int64_t kUsualGroup = 128;
 
+/// The levels of training are of as many bits as training rounds to. With fewer, the upper half of them is cut off.
+void refuse_other_bits(const QuantizationRecipe& recipe, const QuantizationConfig& config) {
+  const std::int64_t trained = trained_activation_bits(config);
+  if (recipe.activation_bits == trained) return;
+  const std::string bits = std::to_string(recipe.activation_bits);
+  throw core::Error("activations of " + std::to_string(trained) + " bits were trained, and " + bits +
+                    " with the engine " + std::string(config::name_of(recipe.backend)) +
+                    " on this CPU aren't what the network has learned")
+      .hint("leave --backend and --activation-bits out, or train with quantization.activation_bits: " + bits);
+}
+
 QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experiment::Experiment& experiment) {
   const QuantizationConfig& config = experiment.quantization;
   const bool is_recurrent = config::traits_of(experiment.model.network).is_recurrent;
+  const bool has_few_rows = is_recurrent && options.method != QuantizationMethod::qat;  // which has training's engine
   const ActivationScheme activations = options.activations.value_or(config.activation_scheme);
   QuantizationRecipe recipe{
       .method = options.method,
-      .backend = resolved(options.backend.value_or(config.backend), is_recurrent ? RowsAtOnce::few : RowsAtOnce::many,
+      .backend = resolved(options.backend.value_or(config.backend), has_few_rows ? RowsAtOnce::few : RowsAtOnce::many,
                           rounds_activations_ahead(options.method) ? activations : ActivationScheme::affine),
       .activations = activations,
       .skip_modules = config.skip_modules,
@@ -52,6 +64,7 @@ QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experime
     throw core::Error("four bits need groups").hint("--group-size 128, or smaller");
   recipe.activation_bits =
       options.activation_bits.value_or(config.activation_bits.value.value_or(activation_bits(recipe.backend)));
+  if (recipe.method == QuantizationMethod::qat) refuse_other_bits(recipe, config);
   recipe.skip_modules.insert(recipe.skip_modules.end(), options.skip_modules.begin(), options.skip_modules.end());
   return recipe;
 }

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/files/compression.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -142,22 +143,10 @@ class TarReader {
   }
 
   void refuse_compressed() const {
-    struct Kind {
-      std::string_view magic;
-      const char* name;
-      const char* unpack;
-    };
-    static constexpr Kind kKinds[] = {{"\x1f\x8b", "gzip", "gunzip"},
-                                      {"\x28\xb5\x2f\xfd", "zstandard", "unzstd"},
-                                      {"BZh", "bzip2", "bunzip2"},
-                                      {std::string_view("\xfd"
-                                                        "7zXZ"),
-                                       "xz", "unxz"}};
-    for (const Kind& kind : kKinds)
-      if (bytes_.starts_with(kind.magic))
-        throw core::Error(path_.string() + " is compressed (" + kind.name +
-                          "): one can't go to a sample in it without unpacking all before it")
-            .hint(std::string(kind.unpack) + " it; images are compressed already, so little space is lost");
+    if (const Compression* kind = compression_of(bytes_))
+      throw core::Error(path_.string() + " is compressed (" + kind->name +
+                        "): one can't go to a sample in it without unpacking all before it")
+          .hint(std::string(kind->unpack) + " it; images are compressed already, so little space is lost");
   }
 
   /// Returns whether the end mark is here: two blocks of zeros, or one that is the file's last.

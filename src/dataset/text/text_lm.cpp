@@ -14,14 +14,14 @@ namespace {
 
 class TextLm final : public RawSource {
  public:
-  TextLm(TokenRange range, const TextLmConfig& config, std::int64_t vocab_size)
+  TextLm(TokenRange range, const TextLmConfig& config, std::int64_t vocab_size, std::int64_t num_bytes)
       : range_(std::move(range)), length_(config.seq_len), document_mask_(config.document_mask) {
     check_sequences(range_, length_ + 1, length_);
     spec_.input_shape = {length_};
     spec_.input_dtype = at::kLong;
     spec_.vocab_size = vocab_size;
     spec_.targets = Targets::next_tokens;
-    spec_.bytes_per_token = range_.store->bytes_per_token();
+    spec_.bytes_per_token = static_cast<double>(num_bytes) / static_cast<double>(range_.size());
   }
 
   std::int64_t size() const override { return (range_.size() - 1) / length_; }
@@ -116,16 +116,41 @@ std::unique_ptr<SampleWriter> TextLm::make_writer(Phase, std::uint64_t) const {
   return std::make_unique<TextLmWriter>(*this);
 }
 
+/// Returns how many bytes of UTF-8 the range's tokens stand for. A share of a text is decoded: a store knows only the
+/// bytes of its whole text.
+std::int64_t count_bytes(const TokenRange& range, const tokenizer::Tokenizer& tokenizer) {
+  constexpr std::int64_t kTokensAtOnce = 1 << 16;
+  if (range.size() == range.store->num_tokens()) return range.store->num_bytes();
+  std::int64_t num_bytes = 0;
+  std::vector<std::int64_t> wide;
+  for (std::int64_t begin = range.begin; begin < range.end; begin += kTokensAtOnce) {
+    wide.resize(static_cast<std::size_t>(std::min(kTokensAtOnce, range.end - begin)));
+    range.store->copy(begin, wide);
+    const std::vector<std::int32_t> ids(wide.begin(), wide.end());
+    num_bytes += static_cast<std::int64_t>(tokenizer.decode(ids, tokenizer::SpecialTokens::leave_out).size());
+  }
+  return num_bytes;
+}
+
 }  // namespace
 
 Sources build(const TextLmConfig& config, const LoaderOptions& options) {
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   TokenRanges ranges = token_ranges(prepare_stores(config, *tokenizer, prepare_options(options)),
                                     {.eval_fraction = config.eval_fraction, .test_fraction = config.test_fraction});
-  const std::int64_t vocab_size = tokenizer->vocab_size();
-  Sources sources{.train = std::make_unique<TextLm>(std::move(ranges.train), config, vocab_size)};
-  if (ranges.eval.store) sources.eval = std::make_unique<TextLm>(std::move(ranges.eval), config, vocab_size);
-  if (ranges.test.store) sources.test = std::make_unique<TextLm>(std::move(ranges.test), config, vocab_size);
+  std::int64_t left = ranges.train.store->num_bytes();
+  const auto open = [&](TokenRange range, std::int64_t num_bytes) {
+    return std::make_unique<TextLm>(std::move(range), config, tokenizer->vocab_size(), num_bytes);
+  };
+  const auto open_other = [&](TokenRange& range) {
+    const std::int64_t num_bytes = count_bytes(range, *tokenizer);
+    if (range.store == ranges.train.store) left = std::max<std::int64_t>(left - num_bytes, 0);
+    return open(std::move(range), num_bytes);
+  };
+  Sources sources;
+  if (ranges.eval.store) sources.eval = open_other(ranges.eval);
+  if (ranges.test.store) sources.test = open_other(ranges.test);
+  sources.train = open(std::move(ranges.train), left);
   return sources;
 }
 

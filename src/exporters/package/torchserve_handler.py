@@ -149,6 +149,13 @@ class Handler:
     def answer(self, output, given):
         if self.model["task"] == "regression":
             return {"value": output[0].item()}
+        if self.model["task"] == "multi_label_classification":
+            scores, indices = output.sigmoid().sort(descending=True)
+            ranked = [(self.label(index), score) for index, score in zip(indices.tolist(), scores.tolist())]
+            labels = [label for label, score in ranked if score >= self.model["threshold"]]
+            return {"labels": labels, "scores": dict(ranked[:5])}
+        if output.dim() == 3:
+            return {"mask": output.argmax(0).tolist()}
         if output.dim() == 2:
             output = output[: len(given[0])]
             if self.model["task"] == "causal_lm":

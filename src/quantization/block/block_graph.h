@@ -57,7 +57,7 @@ struct BlockOp {
   Computation what;
   std::vector<std::size_t> inputs;  // values, by number; 0 is the block's input
   std::size_t output = 0;
-  std::string name;         // of what has levels of its own, inside the block: "conv1", "bn2", "add0"
+  std::string name;         // of what has levels of its own, inside the block: "conv1", "bn2", "add0", "mean0"
   bool then_relu = false;   // what is given is relu of the result
   std::string norm_name{};  // the BatchNorm that is folded in
 };
@@ -85,7 +85,7 @@ std::vector<CapturedBlock> capture_blocks(model::Model& model, const at::Tensor&
 /// operator whose only use it is. The weights of folded operators are copies.
 BlockGraph fused(BlockGraph graph);
 
-/// Returns whether the result has its input's levels.
+/// Returns whether the result has its input's levels. Means have their own: they lie closer together than pixels.
 bool passes_levels(const Computation& what);
 /// Returns whether it is a convolution or a linear layer.
 bool is_product(const Computation& what);

@@ -100,7 +100,7 @@ class Reader {
     if (kind == "flatten") return add_flatten(node);
     if (kind == "adaptive_avg_pool2d") {
       if (integers(node, "output_size") != std::vector<std::int64_t>{1, 1}) throw Unsupported{kind};
-      return append(node, "self", AveragePoolOp{});
+      return combine(node, "mean", AveragePoolOp{}, {at(node, "self")});
     }
     throw Unsupported{kind};
   }
@@ -151,7 +151,7 @@ class Reader {
   void add_mean(const Node& node) {
     if (integers(node, "dim") != std::vector<std::int64_t>{2, 3} || !ivalue(at(node, "dtype")).isNone())
       throw Unsupported{"mean"};
-    append(node, "self", AveragePoolOp{});
+    combine(node, "mean", AveragePoolOp{}, {at(node, "self")});
     if (ivalue(at(node, "keepdim")).toBool()) return;
     push(node, {.what = FlattenOp{1}, .inputs = {values_.at(node.output())}});
   }

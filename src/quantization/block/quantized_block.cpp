@@ -44,7 +44,7 @@ bool has_levels(const Computation& what) {
 /// Returns whether an op has no layer's name, but a number among those of its kind in the block.
 bool is_numbered(const Computation& what) {
   return std::holds_alternative<AddOp>(what) || std::holds_alternative<ConcatOp>(what) ||
-         std::holds_alternative<MultiplyOp>(what);
+         std::holds_alternative<MultiplyOp>(what) || std::holds_alternative<AveragePoolOp>(what);
 }
 
 bool Step::slots_are_own() const {
@@ -290,6 +290,10 @@ class ByteBlock final : public QuantizedBlock {
       if (step.num_weights > 0 && values[step.op.inputs[0]].is_quantized() && kernels::PortableOperators::are_wanted())
         inputs[0] = marked_float(inputs[0], step.op.inputs[0]);
       return trainctl::quantization::compute(step.op, inputs);
+    }
+    if (std::holds_alternative<AveragePoolOp>(step.op.what)) {
+      const at::Tensor means = trainctl::quantization::compute(step.op, {as_float(values[step.op.inputs[0]])});
+      return as_levels(step.op.output, means);
     }
     if (kernels::PortableOperators::are_wanted()) return run_portably(step, values);
     for (const std::size_t value : step.op.inputs) inputs.push_back(as_levels(value, values[value]));

@@ -13,6 +13,7 @@
 
 #include <cmath>
 
+#include "core/error.h"
 #include "runtime/recomputation.h"
 
 namespace trainctl::quantization {
@@ -65,8 +66,17 @@ void ActivationRounding::watch(const at::Tensor& value) {
   num_seen_.add_(1);
 }
 
+bool ActivationRounding::is_learning() const {
+  const std::int64_t bits = step_ == nullptr ? 0 : learning_->item<std::int64_t>();
+  if (bits != 0 && bits != shape_.bits)
+    throw core::Error("quantization.activation_bits: steps were learned for " + std::to_string(bits) +
+                      " bits, and activations have " + std::to_string(shape_.bits) + " here")
+        .hint("quantization.activation_bits: " + std::to_string(bits) + "; auto depends on the CPU");
+  return bits != 0;
+}
+
 at::Tensor ActivationRounding::scale() const {
-  if (step_ != nullptr && learning_->item<std::int64_t>() != 0) return step_->detach().abs().clamp_min(kSmallestScale);
+  if (is_learning()) return step_->detach().abs().clamp_min(kSmallestScale);
   const at::Tensor low = low_.clamp_max(0);
   const at::Tensor high = high_.clamp_min(0);
   const at::Tensor span = high.sub(low).div(static_cast<double>(largest_));
@@ -80,17 +90,17 @@ bool ActivationRounding::is_symmetric() const {
 }
 
 at::Tensor ActivationRounding::zero_point() const {
-  if (step_ != nullptr && learning_->item<std::int64_t>() != 0) return *zero_at_;
+  if (is_learning()) return *zero_at_;
   if (is_symmetric()) return at::full_like(low_, middle_level(shape_)).view({1});
   return low_.clamp_max(0).neg().view({1}).div(scale()).round().clamp(0, static_cast<double>(largest_));
 }
 
 void ActivationRounding::begin_learning() {
-  if (learning_->item<std::int64_t>() != 0) return;
+  if (is_learning()) return;
   const at::NoGradGuard no_grad;
   zero_at_->copy_(zero_point());
   step_->copy_(scale());
-  learning_->fill_(1);
+  learning_->fill_(shape_.bits);
 }
 
 at::Tensor ActivationRounding::operator()(const at::Tensor& value, const RoundingPhase& phase) {

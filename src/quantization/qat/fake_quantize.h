@@ -34,6 +34,8 @@ class ActivationRounding final : public model::Layer {
  private:
   void watch(const at::Tensor& value);
   void begin_learning();
+  /// Throws Error if the step was learned for other bits.
+  bool is_learning() const;
   bool is_symmetric() const;
   at::Tensor scale() const;       // float [1]
   at::Tensor zero_point() const;  // float [1]
@@ -44,7 +46,7 @@ class ActivationRounding final : public model::Layer {
   at::Tensor& high_;      // float []
   at::Tensor& num_seen_;  // int64 []: batches
   at::Tensor* step_;      // float [1], learned; or null
-  at::Tensor* learning_;  // int64 []: whether step_ has begun
+  at::Tensor* learning_;  // int64 []: the bits that step_ is learned for; 0 before it has begun
   at::Tensor* zero_at_;   // float [1]: the zero point with which it began
 };
 

@@ -292,13 +292,13 @@ void check_batch_norm(const experiment::Experiment& experiment, model::Model& mo
                            " evaluates averaged ones: metrics may be worse than with a network without BatchNorm"});
 }
 
-/// Builds the whole model, and refuses entries of param_groups that fit no trained parameter.
+/// Builds the whole model, and refuses entries of param_groups that have no effect on it.
 std::unique_ptr<model::Model> build_model(const experiment::Experiment& experiment, const model::InputSpec& input,
                                           std::vector<tracking::Notice>& notices) {
   std::unique_ptr<model::Model> model = model::build(experiment.model, input);
-  std::vector<std::string> trained;
+  std::vector<optimizer::TrainedParameter> trained;
   model->visit_parameters([&](const std::string& name, const model::TensorDecl& decl) {
-    if (decl.trainable) trained.push_back(name);
+    if (decl.trainable) trained.push_back({name, decl.value.dim()});
   });
   optimizer::check_parameter_groups(experiment.optimizer, trained);
   check_batch_norm(experiment, *model, notices);

@@ -9,10 +9,10 @@
 
 namespace trainctl::train {
 
-/// Writes logits as `logits` of a safetensors file, with the fingerprint of the data.
-void write_logits(const std::filesystem::path& path, const at::Tensor& logits, const std::string& fingerprint);
+/// Writes logits as `logits` of a safetensors file, with the fingerprint and the class names of the data they are of.
+void write_logits(const std::filesystem::path& path, const at::Tensor& logits, const dataset::Datasets& data);
 
-/// Reads what write_logits() wrote. Throws Error if it is of other data or other classes.
+/// Reads what write_logits() wrote. Throws Error if it is of other data, or of other classes or their other order.
 at::Tensor read_logits(const std::filesystem::path& path, const dataset::Datasets& data);
 
 }  // namespace trainctl::train

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
+#include "dataset/files/compression.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -136,7 +137,11 @@ std::string_view text_of_bytes(std::string_view bytes, const TextReading& readin
 TextFile::TextFile(const fs::path& path, const TextReading& reading) : file_(map(path)) {
   const std::span<const std::byte> bytes = file_.bytes();
   if (bytes.empty()) throw core::Error(path.string() + " is empty");
-  text_ = text_of_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, reading, path, converted_);
+  const std::string_view read(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (const Compression* kind = compression_of(read))
+    throw core::Error(path.string() + " is compressed (" + kind->name + "), and is read as text")
+        .hint(std::string(kind->unpack) + " it first");
+  text_ = text_of_bytes(read, reading, path, converted_);
 }
 
 }  // namespace trainctl::dataset
