@@ -66,6 +66,16 @@ std::vector<Found> find_complete(const fs::path& directory, std::vector<std::str
   return found;
 }
 
+void go_on_from(const fs::path& checkpoints, std::int64_t step, std::int64_t best) {
+  const auto is_complete = [&](std::int64_t one) { return fs::exists(checkpoints / step_name(one) / kManifestFile); };
+  if (is_complete(step) && linked_step(checkpoints / kLatest) != step) update_symlink(checkpoints / kLatest, step);
+  if (linked_step(checkpoints / kBest).value_or(0) <= step) return;
+  if (best > 0 && best <= step && is_complete(best))
+    update_symlink(checkpoints / kBest, best);
+  else
+    fs::remove(checkpoints / kBest);
+}
+
 std::optional<Found> find_newest(const fs::path& directory, std::vector<std::string>* passed_over) {
   for (Found& found : find_complete(directory, passed_over)) {
     try {

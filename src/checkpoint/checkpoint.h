@@ -65,6 +65,8 @@ class Saver {
   void save(const ShownState& state, CheckpointInfo info, Writing writing = Writing::beside_training);
   /// Waits until the save under way is complete; throws what it threw.
   void finish();
+  /// Waits until the save under way is complete or has failed. Passes a failure to on_failed, as save() does.
+  void settle();
   /// Called from the first member's saving thread when a checkpoint is complete: step, directory, seconds.
   std::function<void(std::int64_t, const std::filesystem::path&, double)> on_saved;
   /// Told by save() of a failure, on the members that know of it. That of the last save is finish()'s to throw.
@@ -104,6 +106,9 @@ struct Found {
 /// is listed with the reason.
 std::vector<Found> find_complete(const std::filesystem::path& directory,
                                  std::vector<std::string>* passed_over = nullptr);
+/// Lets the links tell that a run goes on from its checkpoint of `step`: `latest` names it, and `best` no later one. It
+/// then names the step `best`, if that one's checkpoint is there.
+void go_on_from(const std::filesystem::path& checkpoints, std::int64_t step, std::int64_t best);
 /// The first of them whose checksums are right: reads every byte.
 std::optional<Found> find_newest(const std::filesystem::path& directory,
                                  std::vector<std::string>* passed_over = nullptr);

@@ -52,8 +52,11 @@ void make_run_directory(const fs::path& directory) {
 fs::path snapshot_directory(const SnapshotConfig& config, const fs::path& run_directory) {
   fs::path base = config.path;
   if (base.empty()) base = ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
+  const fs::path lock = run_directory / kRunLock;
+  std::error_code none;
+  const std::string id = fs::is_regular_file(lock, none) ? core::read_file(lock) : "";
   return base / ("trainctl-snapshots-" + std::to_string(::getuid())) /
-         core::checksum(fs::absolute(run_directory).lexically_normal().string());
+         core::checksum(fs::absolute(run_directory).lexically_normal().string() + "\n" + id);
 }
 
 struct NodeSnapshots::Pending {

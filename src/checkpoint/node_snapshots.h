@@ -15,7 +15,11 @@
 
 namespace trainctl::checkpoint {
 
-/// Where this node keeps snapshots of the run.
+/// The file in a run directory that holds its run's id. Whoever has locked it trains the run.
+inline constexpr const char* kRunLock = ".lock";
+
+/// Where this node keeps snapshots of the run. A run that begins anew in a directory has another place than the one
+/// that was there before.
 std::filesystem::path snapshot_directory(const SnapshotConfig& config, const std::filesystem::path& run_directory);
 
 /// Keeps the newest two. Each member of the group has one, and all call the same functions at the same step.

@@ -156,6 +156,12 @@ void Saver::save(const ShownState& state, CheckpointInfo info, Writing writing) 
   if (writing == Writing::beside_training) report(lost_);
 }
 
+void Saver::settle() {
+  report(wait_for_write());
+  lost_.reset();
+  if (size() > 1) group_->barrier();
+}
+
 void Saver::finish() {
   if (const std::optional<core::Error> failure = wait_for_write()) throw *failure;
   if (lost_) throw *lost_;

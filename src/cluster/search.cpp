@@ -61,8 +61,8 @@ class Layouts {
     layout.sequence_parallel = tensor > 1 && request_.model.sequence_length % (tensor * context) == 0;
     if (request_.global_batch % layout.data != 0) return;
     const std::int64_t batch = request_.global_batch / layout.data;
-    for (const std::int64_t micro_batch : divisors(std::min(batch, kMostMicroBatch))) {
-      if (batch % micro_batch != 0) continue;
+    for (const std::int64_t micro_batch : divisors(batch)) {
+      if (micro_batch > kMostMicroBatch) break;
       layout.micro_batch = micro_batch;
       layout.num_micro_batches = batch / micro_batch;
       add_schedules(layout);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <unordered_map>
 
 #include "core/file.h"
 #include "core/json.h"
@@ -90,15 +91,15 @@ class Reader {
   }
 
   /// Adds the line's values to the curves. Returns the number of non-finite values.
-  static std::int64_t add(const Line& line, Metrics& metrics) {
+  std::int64_t add(const Line& line, Metrics& metrics) {
     std::int64_t not_finite = 0;
     for (const auto& [key, value] : line.record.items()) {
       if (!is_figure(key, value)) continue;
       const std::string name = line.is_evaluation ? "eval " + key : key;
-      auto curve = std::ranges::find(metrics.curves, name, &Curve::name);
-      if (curve == metrics.curves.end()) curve = metrics.curves.insert(curve, {.name = name, .points = {}});
+      const auto [place, is_new] = places_.emplace(name, metrics.curves.size());
+      if (is_new) metrics.curves.push_back({.name = name, .points = {}});
       not_finite += value.is_null() ? 1 : 0;
-      curve->points.push_back(
+      metrics.curves[place->second].points.push_back(
           {.step = line.step, .seconds = metrics.seconds, .value = value.is_null() ? NAN : value.get<double>()});
     }
     return not_finite;
@@ -124,6 +125,7 @@ class Reader {
   bool torn_ = false;
   std::size_t first_damaged_ = 0;
   std::int64_t num_damaged_ = 0;
+  std::unordered_map<std::string, std::size_t> places_;  // of the curves
   std::int64_t num_replaced_ = 0;
 };
 

@@ -90,6 +90,8 @@ void take_records(const Metrics& metrics, RunRecord& run) {
   const auto wait = median_of(run, "data_wait_ms");
   if (wait && run.median_step_ms.value_or(0) > 0) run.data_wait_share = *wait / *run.median_step_ms;
   run.wall_s = metrics.seconds;
+  run.best_metrics.clear();  // an earlier summary's
+  run.best_step.reset();
   run.final_metrics.clear();
   for (const Curve& curve : run.curves) {
     if (curve.name.starts_with("eval "))

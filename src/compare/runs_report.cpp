@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "compare/record_json.h"
@@ -135,7 +136,8 @@ ordered_json document_of(const RunComparison& comparison) {
 
 /// Rounds to six significant digits, as many as a screen shows.
 ordered_json rounded(double value) {
-  return std::isfinite(value) ? ordered_json(std::stod(core::format_digits(value, 6))) : ordered_json(nullptr);
+  return std::isfinite(value) ? ordered_json(std::strtod(core::format_digits(value, 6).c_str(), nullptr))
+                              : ordered_json(nullptr);
 }
 
 /// Returns [{"run": 0, "name": "loss", "step": […], "seconds": […], "value": […]}, …], with as many points as a small

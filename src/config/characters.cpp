@@ -18,18 +18,16 @@ bool is_control(unsigned char byte) {
   return (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F;
 }
 
-/// Returns whether a character is none of YAML's, or ends a line in YAML 1.1 alone: C1 controls, U+2028, U+2029, U+FFFE
-/// and U+FFFF.
+/// The most bytes that are counted for a column: counting whole lines at every key would take quadratic time.
+constexpr int kMaxCountedBytes = 4096;
+
+}  // namespace
+
 bool is_no_text(std::string_view character) {
   if (character.size() == 2) return character[0] == '\xC2' && static_cast<unsigned char>(character[1]) < 0xA0;
   return character == "\xE2\x80\xA8" || character == "\xE2\x80\xA9" || character == "\xEF\xBF\xBE" ||
          character == "\xEF\xBF\xBF";
 }
-
-/// The most bytes that are counted for a column: counting whole lines at every key would take quadratic time.
-constexpr int kMaxCountedBytes = 4096;
-
-}  // namespace
 
 CharacterColumns::CharacterColumns(std::string_view text) : text_(text) {
   if (std::none_of(text.begin(), text.end(), core::is_continuation)) return;

@@ -31,6 +31,10 @@ class CharacterColumns {
   std::vector<std::size_t> line_starts_;  // empty when every character is one byte
 };
 
+/// Returns whether a character is none of YAML's, or ends a line in YAML 1.1 alone: C1 controls, U+2028, U+2029, U+FFFE
+/// and U+FFFF.
+bool is_no_text(std::string_view character);
+
 /// Finds bytes that aren't UTF-8, and control characters.
 std::optional<BadByte> find_bad_byte(std::string_view text);
 

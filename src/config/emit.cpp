@@ -4,6 +4,9 @@
 #include <array>
 #include <cstdio>
 
+#include "config/characters.h"
+#include "core/utf8.h"
+
 namespace trainctl::config {
 namespace {
 
@@ -30,8 +33,15 @@ bool is_plain_text(std::string_view text) {
 
 std::string quoted(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\')
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    const std::string_view character = text.substr(at, core::sequence_at_front(text.substr(at)).length);
+    if (is_no_text(character)) {
+      char escape[16];
+      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(core::decode_at(text, at).code));
+      out += escape;
+      at += character.size() - 1;
+    } else if (c == '"' || c == '\\')
       out += '\\', out += c;
     else if (c == '\n')
       out += "\\n";

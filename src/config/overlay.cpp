@@ -169,7 +169,6 @@ std::optional<Node> load_with_bases(const Shape& shape, const std::filesystem::p
     if (!root) return std::nullopt;
     seen.push_back(identity(next));
     const std::optional<Node> base = take_base(*root);
-    expand_short_forms(shape, *root);
     files.push_back(std::move(*root));
     if (!base) break;
     const std::filesystem::path base_path = next.parent_path() / base->text;
@@ -180,7 +179,11 @@ std::optional<Node> load_with_bases(const Shape& shape, const std::filesystem::p
     next = base_path;
   }
   Node merged = std::move(files.back());
-  for (files.pop_back(); !files.empty(); files.pop_back()) overlay(merged, std::move(files.back()));
+  expand_short_forms(shape, merged);
+  for (files.pop_back(); !files.empty(); files.pop_back()) {
+    expand_short_forms(shape, files.back(), &merged);
+    overlay(merged, std::move(files.back()));
+  }
   return merged;
 }
 

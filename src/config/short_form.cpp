@@ -28,19 +28,23 @@ Node list_of_one(const Node& item) {
   return list;
 }
 
-void expand_short_forms(const Shape& shape, Node& node) {
+void expand_short_forms(const Shape& shape, Node& node, const Node* under) {
   if (is_single_item(shape, node)) node = list_of_one(node);
   if (shape.form == Form::list)
     for (Node& item : node.items) expand_short_forms(*shape.element, item);
   if (shape.form == Form::optional || shape.form == Form::auto_or) {
     // A word that the outer form takes for itself stays.
     if (shape.form == Form::auto_or && node.is_word("auto")) return;
-    return expand_short_forms(*shape.element, node);
+    return expand_short_forms(*shape.element, node, under);
   }
   if (is_short_form(shape, node)) node = long_form(shape, node);
   if (node.kind != NodeKind::mapping) return;
   const Shape* kinds = shape.kinds();
+  const auto below = [&](std::string_view key) {
+    return under != nullptr && under->kind == NodeKind::mapping ? under->find(key) : nullptr;
+  };
   const Node* kind = node.find("kind");
+  if (kind == nullptr) kind = below("kind");
   const Shape* alternative = nullptr;
   if (kinds != nullptr) {
     const auto found = std::find(kinds->words.begin(), kinds->words.end(),
@@ -50,9 +54,9 @@ void expand_short_forms(const Shape& shape, Node& node) {
   }
   for (Node::Entry& entry : node.entries) {
     if (const Key* key = shape.find(entry.key))
-      expand_short_forms(*key->shape, entry.value);
+      expand_short_forms(*key->shape, entry.value, below(entry.key));
     else if (const Key* own = alternative != nullptr ? alternative->find(entry.key) : nullptr)
-      expand_short_forms(*own->shape, entry.value);
+      expand_short_forms(*own->shape, entry.value, below(entry.key));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -123,7 +124,10 @@ class TokenContent final : public ShardContent {
     std::vector<std::int32_t> header(256);
     header[0] = kLlmcMagic[wide_ ? 1 : 0];
     header[1] = kLlmcVersion[wide_ ? 1 : 0];
-    header[2] = static_cast<std::int32_t>((end - begin) * length_ + 1);
+    const std::int64_t num_tokens = (end - begin) * length_ + 1;
+    if (num_tokens > std::numeric_limits<std::int32_t>::max())
+      throw core::Error("a shard of tokens has at most 2,147,483,647 of them").hint("a smaller --shard-mib");
+    header[2] = static_cast<std::int32_t>(num_tokens);
     file.write(std::as_bytes(std::span<const std::int32_t>(header)));
     std::vector<std::int64_t> ids(static_cast<std::size_t>(length_ + 1));
     for (std::int64_t index = begin; index < end; ++index) {
@@ -144,6 +148,8 @@ class TokenContent final : public ShardContent {
 std::unique_ptr<ShardContent> content_of(const dataset::Source& source, const ShardRequest& request,
                                          const dataset::SourceConfig& config) {
   const dataset::SampleSpec& spec = source.spec();
+  if (spec.is_image() && spec.input_shape[0] != 1 && spec.input_shape[0] != 3)
+    throw core::Error("shards have images of 1 or 3 channels, and these have " + std::to_string(spec.input_shape[0]));
   if (spec.is_image() && spec.targets == dataset::Targets::labels)
     return std::make_unique<ImageContent>(source, request);
   const dataset::DatasetFacts facts = config::facts_of(config);

@@ -6,6 +6,7 @@
 #include "core/file.h"
 #include "core/mapped_file.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "dataset/calibration.h"
 #include "dataset/collate/sample_writer.h"
 #include "dataset/dataset.h"
@@ -242,6 +243,14 @@ std::optional<DatasetConfig> evaluated_alone(const DatasetConfig& config, const 
   return is_alone ? std::optional(std::move(alone)) : std::nullopt;
 }
 
+/// Names of classes go into checkpoints, reports and exports, all of which are UTF-8.
+void refuse_unwritable_names(const SampleSpec& spec) {
+  for (const std::string& name : spec.class_names)
+    if (core::valid_prefix(name) != name.size())
+      throw core::Error("the class `" + core::replace_invalid(name) + "` has a name that is not UTF-8")
+          .hint("rename its folder, or write the labels in UTF-8");
+}
+
 }  // namespace
 
 PixelOutput pixel_output(const DatasetConfig& config, const LoaderOptions& options,
@@ -296,6 +305,7 @@ Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
     return datasets;
   }
   Sources sources = open_sources(config.source, noting);
+  refuse_unwritable_names(sources.train->spec());
   if (options.evaluated == EvaluatedSet::test) sources.eval = std::move(sources.test);
   if (options.evaluated == EvaluatedSet::train) sources.eval = open_sources(config.source, noting).train;
   datasets.fingerprint = sources.train->fingerprint();

@@ -372,7 +372,7 @@ struct DatasetConfig {
         field<&C::transforms>("Applied to each image in this order, in the workers."),
         field<&C::eval_transforms>("Applied in evaluation instead; null: `transforms` without the random ones, where "
                                    "random_resized_crop becomes "
-                                   "resize to 8/7 of its size and center_crop."),
+                                   "resize to 8/7 of its size, in proportion if that is a square, and center_crop."),
         field<&C::on_bad_sample>("When a sample can't be read or decoded: `fail` stops the run; `skip` makes its batch "
                                  "smaller; `replace` takes another sample. Each is listed in the run's "
                                  "bad_samples.jsonl."),

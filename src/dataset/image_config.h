@@ -341,13 +341,16 @@ inline std::optional<ImageSize> size_after(const std::vector<TransformConfig>& t
 }
 
 /// Returns the transforms of evaluation if the config gives none: `transforms` without the random ones. In place of
-/// random_resized_crop, images are resized to 8/7 of its size and cropped in the middle.
+/// random_resized_crop, images are resized to 8/7 of its size and cropped in the middle. If its size is no square, they
+/// are stretched, as most crops in training are: in proportion, the crop could be wider than the image.
 inline std::vector<TransformConfig> without_randomness(const std::vector<TransformConfig>& transforms) {
   std::vector<TransformConfig> kept;
   for (const TransformConfig& transform : transforms) {
     if (const auto* crop = transform.get_if<RandomResizedCropConfig>()) {
-      const std::int64_t shorter = std::min(crop->size, crop->width.value_or(crop->size));
-      kept.push_back(ResizeConfig{.size = (shorter * 8 + 3) / 7});
+      const auto larger = [](std::int64_t size) { return (size * 8 + 3) / 7; };
+      ResizeConfig resize{.size = larger(crop->size)};
+      if (crop->width && *crop->width != crop->size) resize.width = larger(*crop->width);
+      kept.push_back(resize);
       kept.push_back(CenterCropConfig{.size = crop->size, .width = crop->width});
     } else if (!config::traits_of(transform).is_random) {
       kept.push_back(transform);

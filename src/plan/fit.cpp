@@ -1,6 +1,7 @@
 #include "plan/fit.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/error.h"
@@ -10,6 +11,7 @@ namespace trainctl::plan {
 namespace {
 
 constexpr std::int64_t kMostBatch = 1 << 20;
+constexpr int kMostTries = 24;           // dry runs
 constexpr double kSurelyTooMuch = 1.02;  // of the room: how far two peaks may miss a third's, which needn't be tried
 
 std::int64_t peak_of(const experiment::Experiment& experiment, const DryRunOptions& options) {
@@ -144,6 +146,13 @@ std::optional<FitSuggestion> together(const experiment::Experiment& experiment, 
   return smaller;
 }
 
+/// Returns a number between the two: the geometric mean as long as they are far apart.
+std::int64_t between(std::int64_t low, std::int64_t high) {
+  const std::int64_t from = std::max<std::int64_t>(low, 1);
+  if (high < 4 * from) return low + (high - low) / 2;
+  return static_cast<std::int64_t>(std::sqrt(static_cast<double>(from) * static_cast<double>(high)));
+}
+
 }  // namespace
 
 MemoryLimit cpu_limit(std::int64_t bytes) {
@@ -166,20 +175,24 @@ std::int64_t largest_batch(const experiment::Experiment& experiment, const DryRu
     (bytes <= room ? fits : too_much) = batch_size;
   };
   note(low, low_peak);
-  std::int64_t high = low_peak <= room ? 2 * low : std::max<std::int64_t>(1, low / 2);
-  // Memory is all but affine in the batch: two points tell where it crosses the room, a third that it does.
-  for (int tries = 0; tries < 12 && fits + 1 < too_much; ++tries) {
-    high = std::clamp(high, fits + 1, too_much - 1);
-    const std::int64_t high_peak = peak(high);
-    note(high, high_peak);
-    if (high == low || high_peak == low_peak) break;
-    const double slope = static_cast<double>(high_peak - low_peak) / static_cast<double>(high - low);
-    low = high;
-    low_peak = high_peak;
-    if (low == fits && static_cast<double>(low_peak) + slope > kSurelyTooMuch * static_cast<double>(room)) break;
-    high = low + static_cast<std::int64_t>(static_cast<double>(room - low_peak) / slope);
-    if (high <= fits) high = fits + 1;
+  std::int64_t next = low_peak <= room ? 2 * low : std::max<std::int64_t>(1, low / 2);
+  // Memory is all but affine in the batch, if it has anything to do with the peak: two points tell where it crosses the
+  // room, a third that it does.
+  for (int tries = 0; tries < kMostTries && fits + 1 < too_much; ++tries) {
+    next = std::clamp(next, fits + 1, too_much - 1);
+    const std::int64_t next_peak = peak(next);
+    note(next, next_peak);
+    const double slope = next == low ? 0 : static_cast<double>(next_peak - low_peak) / static_cast<double>(next - low);
+    low = next;
+    low_peak = next_peak;
+    if (slope > 0 && tries < kMostTries / 2) {
+      if (low == fits && static_cast<double>(low_peak) + slope > kSurelyTooMuch * static_cast<double>(room)) break;
+      next = low + static_cast<std::int64_t>(static_cast<double>(room - low_peak) / slope);
+    } else {
+      next = between(fits, too_much);
+    }
   }
+  if (fits == 0 && too_much > 1 && peak(1) <= room) return 1;
   return fits;
 }
 

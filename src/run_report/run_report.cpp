@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -31,7 +32,8 @@ constexpr std::size_t kMostText = 4'000;  // characters of a value of the config
 
 /// Rounds to six significant digits, as many as a screen shows.
 ordered_json rounded(double value) {
-  return std::isfinite(value) ? ordered_json(std::stod(core::format_digits(value, 6))) : ordered_json(nullptr);
+  return std::isfinite(value) ? ordered_json(std::strtod(core::format_digits(value, 6).c_str(), nullptr))
+                              : ordered_json(nullptr);
 }
 
 /// Returns the run's record. A run that ended before its first record has none of its figures.

@@ -180,8 +180,9 @@ RunEntry read_entry(const fs::path& directory, std::vector<std::string>& problem
   run.steps =
       static_cast<std::int64_t>(std::max(number(newest, "step").value_or(0), number(summary, "steps").value_or(0)));
   if (const auto total = number(provenance, "total_steps")) run.total_steps = static_cast<std::int64_t>(*total);
-  run.best = best_of(summary, provenance);
-  run.wall_s = number(summary, "wall_s");
+  const bool is_beyond_summary = static_cast<double>(run.steps) > number(summary, "steps").value_or(0);
+  if (!is_beyond_summary) run.best = best_of(summary, provenance);
+  if (!is_beyond_summary) run.wall_s = number(summary, "wall_s");
   run.state = state_of(run, summary, !newest.is_null());
   run.bytes = size_of(directory, problems);
   return run;

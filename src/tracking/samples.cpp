@@ -44,6 +44,8 @@ std::unique_ptr<Sink> make_samples(const TrackerOptions& options) {
 }
 
 void cut_back_samples(const fs::path& run_directory, std::int64_t first_step) {
+  for (const char* list : {"bad_samples.jsonl", "loss_spikes.jsonl"})
+    if (fs::is_regular_file(run_directory / list)) cut_back(run_directory / list, first_step);
   if (!fs::is_directory(logs_of(run_directory))) return;
   for (const fs::directory_entry& entry : fs::directory_iterator(logs_of(run_directory)))
     if (entry.path().filename().string().starts_with(kPrefix) && entry.path().extension() == ".jsonl")

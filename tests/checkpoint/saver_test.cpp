@@ -49,6 +49,25 @@ TEST_CASE("the newest checkpoint is found from a run, a checkpoints and a step d
   CHECK(tells(newest, 12));
 }
 
+TEST_CASE("a run that goes on from an older checkpoint has no newer latest or best one", "[checkpoint]") {
+  const TemporaryDirectory run;
+  const fs::path links = run.path();
+  Saver saver(links, {.keep_last = 5, .best = BestConfig{}});
+  for (const std::int64_t step : {1, 2, 3, 4})
+    saver.save(state_of(step), info_of(step, {{"accuracy", static_cast<double>(step)}}));
+  saver.finish();
+  go_on_from(links, 3, 4);  // the best one would be a later one
+  CHECK(fs::read_symlink(links / "latest") == "step_00000003");
+  CHECK_FALSE(fs::is_symlink(links / "best"));
+  CHECK(find_newest(links)->step == 3);
+  saver.save(state_of(4), info_of(4, {{"accuracy", 0.5}}));
+  saver.finish();
+  CHECK(fs::read_symlink(links / "best") == "step_00000004");
+  go_on_from(links, 2, 1);
+  CHECK(fs::read_symlink(links / "latest") == "step_00000002");
+  CHECK(fs::read_symlink(links / "best") == "step_00000001");
+}
+
 TEST_CASE("the newest and the best checkpoints are kept", "[checkpoint]") {
   const TemporaryDirectory scratch;
   CheckpointConfig config{.every = 1, .keep_last = 2, .best = BestConfig{}, .async = true};

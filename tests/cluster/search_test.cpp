@@ -1,6 +1,8 @@
 #include "cluster/search.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "cases.h"
 #include "cluster/explain.h"
@@ -59,6 +61,26 @@ TEST_CASE("every layout of a search uses the whole world and batch, and no tenso
     CHECK(one.layout.tensor <= 8);
     CHECK_NOTHROW(check_layout(model, one.layout));
   }
+}
+
+TEST_CASE("a larger batch is divided into all micro-batches that a smaller one has", "[cluster]") {
+  const Transformer model = gpt(12, 768, 12);
+  const Cluster cluster = machines("h100", "trainctl");
+  const auto micro_batches = [&](std::int64_t batch) {
+    std::set<std::int64_t> sizes;
+    SearchRequest request{.model = model,
+                          .cluster = cluster,
+                          .world = 1,
+                          .global_batch = batch,
+                          .memory_bytes = 79 * kGiB,
+                          .num_best = 1'000'000};
+    for (const Candidate& one : search_layouts(request).best) sizes.insert(one.layout.micro_batch);
+    return sizes;
+  };
+  const std::set<std::int64_t> of_48 = micro_batches(48);
+  const std::set<std::int64_t> of_96 = micro_batches(96);
+  CHECK(of_48.contains(48));
+  CHECK(std::includes(of_96.begin(), of_96.end(), of_48.begin(), of_48.end()));
 }
 
 TEST_CASE("a trillion parameters on 256 devices keep 92 % of a row's rate", "[cluster]") {

@@ -48,11 +48,13 @@ TEST_CASE("what is written reads back the same", "[config]") {
 
 TEST_CASE("any text survives", "[config]") {
   for (const std::string text :
-       {"",     " ",     "true",       "null", "~",  "1",    "1e3",      "0x1f",  ".5",     "-",    "- a",
-        "a: b", "a #b",  "#",          "'",    "\"", "\\",   "a\nb",     "\t",    "\r\n",   "[",    "]",
-        "{",    "}",     ",",          "a, b", "&a", "*a",   "!t",       "%d",    "@",      "`",    "|",
-        ">",    "?",     "---",        "...",  "é",  "日本", "😀",        "yes",   "No",     "auto", "2024-01-01",
-        "1:30", "a/b.c", "/usr/share", "..",   "=",  "<<",   "\x01\x7f", " lead", "trail ", "a\\nb"}) {
+       {"",           " ",      "true",     "null",   "~",        "1",      "1e3",    "0x1f",       ".5",
+        "-",          "- a",    "a: b",     "a #b",   "#",        "'",      "\"",     "\\",         "a\nb",
+        "\t",         "\r\n",   "[",        "]",      "{",        "}",      ",",      "a, b",       "&a",
+        "*a",         "!t",     "%d",       "@",      "`",        "|",      ">",      "?",          "---",
+        "...",        "é",      "日本",     "😀",      "yes",      "No",     "auto",   "2024-01-01", "a\u0085b",
+        "\u009f",     "\u00a0", "a\u2028b", "\u2029", "\ufffe",   "\uffff", "\ufffd", "1:30",       "a/b.c",
+        "/usr/share", "..",     "=",        "<<",     "\x01\x7f", " lead",  "trail ", "a\\nb"}) {
     Node root = Node::mapping();
     root.add("key", {}, Node::scalar(text, ScalarStyle::quoted));
     Node list = Node::sequence();

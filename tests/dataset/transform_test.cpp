@@ -210,6 +210,20 @@ TEST_CASE("erasing that never fits leaves the image alone", "[dataset]") {
       near(apply({RandomErasingConfig{.p = 1, .scale = {1, 1}, .ratio = {1, 1}}}, shape, 5), by_255(numbered(shape))));
 }
 
+TEST_CASE("evaluation crops the middle of random_resized_crop's size, and nothing beyond the image", "[dataset]") {
+  const auto resize_of = [](const RandomResizedCropConfig& crop) {
+    const std::vector<TransformConfig> kept = without_randomness({crop, RandomHorizontalFlipConfig{}});
+    REQUIRE(kept.size() == 2);
+    CHECK(kept[1].get_if<CenterCropConfig>()->size == crop.size);
+    return *kept[0].get_if<ResizeConfig>();
+  };
+  CHECK(resize_of({.size = 224}).size == 256);
+  CHECK_FALSE(resize_of({.size = 224, .width = 224}).width);
+  const ResizeConfig wide = resize_of({.size = 112, .width = 224});
+  CHECK(wide.size == 128);
+  CHECK(wide.width == 256);
+}
+
 TEST_CASE("evaluation only normalises", "[dataset]") {
   const ImageShape shape{.height = 8, .width = 8, .channels = 3};
   const std::vector<TransformConfig> all = {RandomCropConfig{}, RandomHorizontalFlipConfig{.p = 1},

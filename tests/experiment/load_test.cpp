@@ -89,6 +89,23 @@ TEST_CASE("the resolved file is the same experiment, for every example", "[exper
   CHECK(num_examples > 0);
 }
 
+TEST_CASE("a short form in a file over a base has the meaning of the base's kind", "[experiment]") {
+  const TemporaryDirectory folder;
+  folder.write("base.yaml",
+               "name: base\ndataset: {kind: text_classification, train: {files: a.csv, text: body, label: cls}, "
+               "tokenizer: bytes}\nmodel: bert\ntrain: {steps: 1}\n");
+  for (const char* kind : {"", "kind: text_classification, "}) {
+    const std::string over = std::string("base: base.yaml\ndataset: {") + kind + "train: b.csv}\n";
+    const auto path = folder.write("over.yaml", over);
+    const LoadedExperiment loaded = load_experiment(path);
+    const auto* texts = loaded.experiment.dataset.source.get_if<dataset::TextClassificationConfig>();
+    REQUIRE(texts != nullptr);
+    CHECK(texts->train.files == std::vector<std::string>{"b.csv"});
+    CHECK(texts->train.text == "body");
+    CHECK(texts->train.label == "cls");
+  }
+}
+
 TEST_CASE("ten planted mistakes are all found, each at its line and column", "[experiment]") {
   const TemporaryDirectory folder;
   const std::string text = R"(name: ten

@@ -56,6 +56,21 @@ TEST_CASE("the largest batch fits, and one sample more doesn't", "[plan]") {
   CHECK(largest_batch(loaded.experiment, {}, room_of(core::kMiB), known) == 0);
 }
 
+TEST_CASE("the largest batch is found where the optimizer decides the peak", "[plan]") {
+  const std::vector<std::string> sets{"optimizer.fused=false", "model={kind: mlp, hidden: [2048, 2048]}"};
+  const experiment::LoadedExperiment loaded = experiment_with(sets);
+  const DryRunStep known = dry_run_step(loaded.experiment);
+  const MemoryLimit room = room_of(known.at_peak.total() * 2);
+  const std::int64_t batch = largest_batch(loaded.experiment, {}, room, known);
+  const auto peak = [&](std::int64_t size) {
+    std::vector<std::string> all = sets;
+    all.push_back("dataset.batch_size=" + std::to_string(size));
+    return peak_of(all, {});
+  };
+  CHECK(peak(batch) <= room.for_tensors());
+  CHECK(peak(batch + 1) > room.for_tensors());
+}
+
 TEST_CASE("where an experiment doesn't fit, each change that is named makes it, and says what it costs", "[plan]") {
   const experiment::LoadedExperiment loaded = experiment_with();
   const std::int64_t peak = dry_run_step(loaded.experiment).at_peak.total();

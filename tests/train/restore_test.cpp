@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "ranks.h"
 #include "train/loop/trainer.h"
+#include "train/run/run_directory.h"
 
 namespace trainctl::train {
 
@@ -158,6 +159,19 @@ TEST_CASE("where one rank finds a part damaged, all go back to the checkpoint be
   CHECK(steps == std::vector<std::int64_t>(3, 5));
   for (const std::string& text : told)
     CHECK_THAT(text, Catch::Contains("going back to") && Catch::Contains("step_00000005"));
+}
+
+TEST_CASE("a run that begins anew in a directory has no snapshots of the run before", "[train]") {
+  const TemporaryDirectory directory, memory;
+  const checkpoint::SnapshotConfig config{.every = 2, .path = memory.path().string()};
+  const auto place = [&] {
+    const DirectoryLock lock(directory.path() / "run");
+    return checkpoint::snapshot_directory(config, directory.path() / "run");
+  };
+  const fs::path before = place();
+  CHECK(place() == before);
+  fs::remove_all(directory.path() / "run");
+  CHECK(place() != before);
 }
 
 TEST_CASE("a run goes on from the newest snapshot of its nodes, and the last one is gone when it ends",

@@ -187,6 +187,18 @@ TEST_CASE("what is new since the checkpoint begins with the resume, and says so"
   CHECK_THAT(told, Contains("early_stopping") && Contains("optimizer of head.fc"));
 }
 
+TEST_CASE("a file outside of the run that has changed is told at a resume", "[train]") {
+  const TemporaryDirectory directory;
+  const std::map<std::string, std::string> config{{"dataset.chat_template", directory.write("chat.jinja", "{{ a }}")}};
+  EventLog first, same, changed;
+  train_on(epochs_experiment(1, 32), directory, first, with_contents(config));
+  train_on(epochs_experiment(2, 32), directory, same, with_contents(config));
+  CHECK_THAT(notices_of(same), !Contains("chat_template"));
+  directory.write("chat.jinja", "{{ b }}");
+  train_on(epochs_experiment(3, 32), directory, changed, with_contents(config));
+  CHECK_THAT(notices_of(changed), Contains("dataset.chat_template names files that are no longer those of training"));
+}
+
 TEST_CASE("what a run can't go on with is refused by its key", "[train]") {
   experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 2;

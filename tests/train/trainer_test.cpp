@@ -1,10 +1,13 @@
 #include "train/loop/trainer.h"
 
+#include <ATen/ops/full.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.h"
 #include "small_run.h"
@@ -172,6 +175,8 @@ TEST_CASE("rolling back is bounded and goes on with other data", "[train]") {
   experiment.train.on_non_finite = NonFinite::rollback;
   experiment.train.max_rollbacks = 2;
   experiment.checkpoint.every = 2;
+  experiment.train.eval_every = 2;
+  experiment.train.log_every = 2;
   const TemporaryDirectory directory;
   const std::unique_ptr<Run> run = build_run(experiment);
   EventLog log;
@@ -179,6 +184,71 @@ TEST_CASE("rolling back is bounded and goes on with other data", "[train]") {
   Trainer trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}});
   CHECK_THROWS_WITH(trainer.run(), Catch::Contains("not finite"));
   CHECK(run->num_rollbacks == 2);
+  // The step that it goes back to was evaluated and logged when it was made.
+  std::set<std::int64_t> steps;
+  for (const tracking::Evaluated& one : log.all<tracking::Evaluated>()) CHECK(steps.insert(one.step).second);
+  CHECK(steps.size() >= 3);
+  for (const tracking::StepLogged& one : log.all<tracking::StepLogged>()) CHECK(one.loss.has_value());
+}
+
+TEST_CASE("a step that isn't finite is found although its flag is read later", "[train]") {
+  NonFiniteSteps steps;
+  const auto add = [&](float flag) {
+    StepResult result;
+    result.non_finite = at::full({1}, flag);
+    steps.add(result);
+  };
+  add(0);
+  add(1);
+  add(0);
+  CHECK(steps.take() == 3);
+  add(0);
+  CHECK(steps.take() == 0);
+}
+
+TEST_CASE("weights that aren't finite are in no checkpoint", "[train]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.optimizer.rule = optimizer::SgdConfig{};
+  experiment.optimizer.lr = 1e39;  // beyond a float: the first step's loss is finite, its weights aren't
+  experiment.optimizer.lr_scheduler.shape = optimizer::ConstantScheduleConfig{};
+  experiment.checkpoint.every = 1;
+  const TemporaryDirectory directory;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  EventLog log;
+  const StopSignal stop;
+  Trainer trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}});
+  CHECK_THROWS_WITH(trainer.run(), Catch::Contains("isn't finite after step 1, which is not saved"));
+  CHECK(checkpoint::find_complete(directory.path()).empty());
+}
+
+TEST_CASE("a resumed run is saved although it makes no step, and never goes to what it left behind", "[train]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 12;
+  experiment.checkpoint.every = 4;
+  experiment.checkpoint.keep_last = 5;
+  const TemporaryDirectory first, second;
+  const auto train_from = [&](const std::filesystem::path& point, const TemporaryDirectory& directory) {
+    const std::unique_ptr<Run> run = build_run(experiment);
+    EventLog log;
+    if (!point.empty()) restore(*run, point, {}, log);
+    const StopSignal stop;
+    return Trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}}).run();
+  };
+  train_from({}, first);
+  const std::filesystem::path checkpoints = first.path() / "checkpoints";
+  train_from(checkpoints / "step_00000012", second);
+  CHECK(step_directory_of(second.path()).filename() == "step_00000012");
+
+  const std::unique_ptr<Run> run = build_run(experiment);
+  EventLog log;
+  restore(*run, checkpoints / "step_00000004", {}, log);
+  const StopSignal stop;
+  StopSignal::Deferral deferral(run->step);
+  Checkpointer checkpointer(*run, log, deferral, first.path(), {});
+  CHECK(std::filesystem::read_symlink(checkpoints / "latest") == "step_00000004");
+  run->step = 9;
+  checkpointer.roll_back();
+  CHECK(run->step == 4);
 }
 
 TEST_CASE("a run whose evaluations no longer improve ends early, and counts on after a resume", "[train]") {

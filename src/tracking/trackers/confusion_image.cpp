@@ -34,11 +34,12 @@ EncodedImage encode_png(std::size_t side, const std::vector<png_byte>& pixels) {
 std::optional<EncodedImage> confusion_image(const nlohmann::ordered_json& rows) {
   const std::size_t num_classes = rows.size();
   if (!rows.is_array() || num_classes == 0) return std::nullopt;
+  for (const nlohmann::ordered_json& row : rows)
+    if (!row.is_array() || row.size() != num_classes) return std::nullopt;
   const std::size_t cell = std::max<std::size_t>(kSide / num_classes, 1);
   const std::size_t side = cell * num_classes;
   std::vector<png_byte> pixels(side * side * 3);
   for (std::size_t row = 0; row < num_classes; ++row) {
-    if (!rows[row].is_array() || rows[row].size() != num_classes) return std::nullopt;
     const auto counts = rows[row].get<std::vector<double>>();
     double sum = 0;
     for (const double count : counts) sum += count;

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "tracking/append_file.h"
+#include "tracking/trackers/run_tracker.h"
 
 namespace trainctl::tracking {
 
@@ -13,8 +14,14 @@ DeliveredFile::~DeliveredFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
+std::string own_name(const nlohmann::ordered_json& state, const char* key, std::string_view prefix) {
+  std::string name = state.at(key).get<std::string>();
+  if (!name.starts_with(prefix) || name.find('/') != std::string::npos) throw DamagedState();
+  return name;
+}
+
 bool DeliveredFile::go_on(std::int64_t size) {
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
   if (descriptor_ < 0) return false;
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0 || status.st_size < size || ::ftruncate(descriptor_, size) != 0) {

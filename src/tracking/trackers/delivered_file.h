@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,5 +37,9 @@ class DeliveredFile {
   std::int64_t written_ = 0;
   std::string appended_;
 };
+
+/// Returns the name of a tracker's own file or folder that a cursor's state has. Throws DamagedState for any other
+/// name: a stranger's run directory must not lead out of itself.
+std::string own_name(const nlohmann::ordered_json& state, const char* key, std::string_view prefix);
 
 }  // namespace trainctl::tracking

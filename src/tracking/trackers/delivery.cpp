@@ -81,16 +81,26 @@ void Delivery::open() {
           .key = reader_.first_key(),
           .start_time = reader_.first_time() > 0 ? reader_.first_time() : time_of_start(options_.run_directory),
           .names = reader_.names()};
-  tracker_ = kind_.make(options_.target, run_);
   or_without(tracker_, [&] {
-    if (goes_on && tracker_->open(Start::goes_on, value_.state)) return;
+    if (goes_on && opens(Start::goes_on)) return;
     value_.position = {};
     reader_.seek({});
     // A kill while the tracker is rewritten must not leave a cursor that goes on in the middle.
     if (!value_.state.is_null()) cursor_.write(value_);
-    tracker_ = kind_.make(options_.target, run_);
-    tracker_->open(Start::over, value_.state);
+    if (!opens(Start::over)) opens(Start::over);  // without the state, which was damaged
   });
+}
+
+bool Delivery::opens(Start start) {
+  tracker_ = kind_.make(options_.target, run_);
+  try {
+    return tracker_->open(start, value_.state);
+  } catch (const ordered_json::exception&) {
+    value_.state = nullptr;
+  } catch (const DamagedState&) {
+    value_.state = nullptr;
+  }
+  return false;
 }
 
 void Delivery::write_cursor(CursorWrites when) {
@@ -103,11 +113,19 @@ void Delivery::write_cursor(CursorWrites when) {
 }
 
 std::int64_t Delivery::deliver() {
+  constexpr int kMostBeginnings = 3;
+  for (int beginnings = 0; beginnings < kMostBeginnings; ++beginnings)
+    if (const std::optional<std::int64_t> num_delivered = try_to_deliver()) return *num_delivered;
+  throw core::Error(metrics_of(options_.run_directory).string() +
+                    " has records that go back in an order that no run writes");
+}
+
+std::optional<std::int64_t> Delivery::try_to_deliver() {
   if (!tracker_) open();
   if (!tracker_) return 0;
   std::vector<MetricRecord> records = reader_.read(kRecordsAtOnce);
   if (records.empty() && !reader_.is_outdated()) return 0;
-  return or_without(tracker_, [&]() -> std::int64_t {
+  return or_without(tracker_, [&]() -> std::optional<std::int64_t> {
     bool has_place = true;
     for (MetricRecord& record : records) {
       if (record.time == 0) record.time = run_.start_time;
@@ -116,7 +134,7 @@ std::int64_t Delivery::deliver() {
     if (!has_place || (records.empty() && reader_.is_outdated())) {  // all comes again
       value_.position = {};
       tracker_.reset();
-      return deliver();
+      return std::nullopt;
     }
     value_.state = tracker_->commit();
     value_.position = reader_.position();

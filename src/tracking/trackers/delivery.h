@@ -46,6 +46,10 @@ class Delivery {
  private:
   /// Opens the tracker, once the run has a record.
   void open();
+  /// Opens a tracker from the state. Returns false if it can't go on, or if the state is damaged and so dropped.
+  bool opens(Start start);
+  /// Returns nothing if all records have to come again.
+  std::optional<std::int64_t> try_to_deliver();
   void write_cursor(CursorWrites when);
 
   DeliveryOptions options_;

@@ -7,8 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <functional>
+#include <iterator>
+#include <limits>
 #include <optional>
 #include <span>
+#include <unordered_set>
 #include <utility>
 
 #include "core/error.h"
@@ -52,8 +56,9 @@ std::optional<MetricRecord> parse_record(std::string_view line) {
   if (!json.is_object()) return std::nullopt;
   const auto step = json.find("step");
   const auto event = json.find("event");
-  if (step == json.end() || !step->is_number_integer() || event == json.end() || !event->is_string())
+  if (step == json.end() || !step->is_number_unsigned() || event == json.end() || !event->is_string())
     return std::nullopt;
+  if (step->get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) return std::nullopt;
   const auto name = event->get<std::string>();
   MetricRecord record{.kind = name == "step" ? "train" : name, .step = step->get<std::int64_t>()};
   if (const auto time = json.find("time"); time != json.end() && time->is_number()) record.time = time->get<double>();
@@ -63,6 +68,29 @@ std::optional<MetricRecord> parse_record(std::string_view line) {
   record.histograms = histograms_of(json, record.kind);
   record.key = core::checksum(line);
   return record;
+}
+
+/// A record by which others are found to be taken back.
+struct MetricPlace {
+  std::int64_t step = 0;
+  std::size_t kind = 0;  // hash
+};
+
+std::size_t hash_of(const std::string& kind) {
+  return std::hash<std::string>()(kind);
+}
+
+/// Drops what the record takes back: records of later steps, and those of its step and kind. Returns whether there are
+/// any.
+bool take_back(std::vector<MetricPlace>& kept, const MetricRecord& record) {
+  const std::size_t size = kept.size();
+  while (!kept.empty() && kept.back().step > record.step) kept.pop_back();
+  auto of_step = kept.end();
+  while (of_step != kept.begin() && std::prev(of_step)->step == record.step) --of_step;
+  const std::size_t kind = hash_of(record.kind);
+  kept.erase(std::remove_if(of_step, kept.end(), [&](const MetricPlace& place) { return place.kind == kind; }),
+             kept.end());
+  return kept.size() < size;
 }
 
 }  // namespace
@@ -131,7 +159,8 @@ void MetricsReader::note(const MetricRecord& record, Last& last) const {
 
 /// Reads up to the end once, for the names of values and the records that take back others.
 void MetricsReader::scan(std::int64_t until) {
-  Last last;
+  std::vector<MetricPlace> kept;  // their steps rise
+  std::unordered_set<std::string> known;
   names_.clear();
   rollbacks_.clear();
   first_key_.clear();
@@ -141,9 +170,9 @@ void MetricsReader::scan(std::int64_t until) {
     if (record) {
       if (first_key_.empty()) first_key_ = record->key, first_time_ = record->time;
       for (const auto& [name, value] : record->values)
-        if (std::ranges::find(names_, name) == names_.end()) names_.push_back(name);
-      if (goes_back(*record, last)) rollbacks_.push_back({offset_, record->step, record->kind});
-      note(*record, last);
+        if (known.insert(name).second) names_.push_back(name);
+      if (take_back(kept, *record)) rollbacks_.push_back({offset_, record->step, record->kind});
+      kept.push_back({record->step, hash_of(record->kind)});
     }
     consume(line);
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,12 +51,17 @@ enum class Start {
   over,     // replaces what was delivered
 };
 
+/// A state that no commit() returned: all is delivered again, as without a state. nlohmann's exceptions mean the same.
+struct DamagedState : std::runtime_error {
+  DamagedState() : std::runtime_error("damaged state") {}
+};
+
 class RunTracker {
  public:
   virtual ~RunTracker() = default;
 
   /// Prepares the delivery. `state` is what the last commit() returned, or null. Returns false if the delivery cannot
-  /// go on, since what was delivered is gone; it then starts over.
+  /// go on, since what was delivered is gone; it then starts over. Throws DamagedState.
   virtual bool open(Start start, const nlohmann::ordered_json& state) = 0;
   /// Takes a record. Returns false if the tracker's form has no place for the record unless all records come again.
   virtual bool add(const MetricRecord& record) = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <optional>
 
 #include "core/file.h"
@@ -27,10 +28,11 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "localhost";
 }
 
+constexpr const char* kEventFile = "events.out.tfevents.";
+
 /// Returns the second in the name of an event file: events.out.tfevents.1795705608.host; 0 for other names.
 std::int64_t second_in_name(const std::string& name) {
-  constexpr std::string_view kFileName = "events.out.tfevents.";
-  return name.starts_with(kFileName) ? std::atoll(name.c_str() + kFileName.size()) : 0;
+  return name.starts_with(kEventFile) ? std::atoll(name.c_str() + std::strlen(kEventFile)) : 0;
 }
 
 /// Returns a name that sorts after those of the files there, the order in which TensorBoard reads files.
@@ -40,7 +42,7 @@ std::string new_event_file(const fs::path& directory) {
   if (fs::is_directory(directory))
     for (const fs::directory_entry& entry : fs::directory_iterator(directory))
       newest = std::max(newest, second_in_name(entry.path().filename().string()));
-  return "events.out.tfevents." + std::to_string(newest + 1) + "." + host_name();
+  return std::string(kEventFile) + std::to_string(newest + 1) + "." + host_name();
 }
 
 /// Returns a table by class in Markdown; "" if the details have none.
@@ -66,7 +68,7 @@ class TensorBoardEvents final : public RunTracker {
   explicit TensorBoardEvents(const RunInfo& run) : run_(run), directory_(run.directory / "tensorboard") {}
 
   bool open(Start start, const ordered_json& state) override {
-    const std::string former = state.is_null() ? "" : state.at("file").get<std::string>();
+    const std::string former = state.is_null() ? "" : own_name(state, "file", kEventFile);
     if (start == Start::goes_on) {
       file_.emplace(directory_ / former);
       last_step_ = state.at("last_step");

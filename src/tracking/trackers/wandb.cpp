@@ -20,6 +20,8 @@ using nlohmann::ordered_json;
 using protozero::pbf_tag_type;
 using protozero::pbf_writer;
 
+constexpr const char* kOfflineRun = "offline-run-";
+
 /// Field numbers of the messages that we write, from wandb_internal.proto.
 namespace record_field {
 constexpr pbf_tag_type kNumber = 1;
@@ -114,9 +116,9 @@ class WandbLog final : public RunTracker {
   WandbLog(const TrackerTarget& target, const RunInfo& run) : target_(target), run_(run) {}
 
   bool open(Start start, const ordered_json& state) override {
-    id_ = state.is_null() ? wandb_run_id(run_.key) : state.at("id").get<std::string>();
-    const std::string folder = state.is_null() ? "offline-run-" + utc_time(run_.start_time) + "-" + id_
-                                               : state.at("folder").get<std::string>();
+    id_ = state.is_null() ? wandb_run_id(run_.key) : own_name(state, "id", "");
+    const std::string folder =
+        state.is_null() ? kOfflineRun + utc_time(run_.start_time) + "-" + id_ : own_name(state, "folder", kOfflineRun);
     file_.emplace(run_.directory / "wandb" / folder / ("run-" + id_ + ".wandb"));
     if (start == Start::goes_on) {
       number_ = state.at("number");

@@ -1,9 +1,11 @@
 #include "train/loop/checkpointer.h"
 
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+
 #include "core/error.h"
 #include "core/text.h"
 #include "dataset/description.h"
-#include "train/run/restore.h"
 
 namespace trainctl::train {
 
@@ -13,8 +15,8 @@ Checkpointer::Checkpointer(Run& run, tracking::Sink& sink, StopSignal::Deferral&
       sink_(sink),
       directory_(run_directory / "checkpoints"),
       config_(std::move(config)),
-      saver_(directory_, run.experiment.checkpoint, &run.mesh->world()),
-      saved_step_(run.step) {
+      saver_(directory_, run.experiment.checkpoint, &run.mesh->world()) {
+  take_up_lineage();
   if (const std::optional<checkpoint::SnapshotConfig>& snapshot = run.experiment.checkpoint.in_memory) {
     snapshots_.emplace(checkpoint::snapshot_directory(*snapshot, run_directory), run.step, run.mesh->world());
     snapshots_->on_failure = [this](const std::string& what) {
@@ -31,8 +33,32 @@ Checkpointer::Checkpointer(Run& run, tracking::Sink& sink, StopSignal::Deferral&
   };
 }
 
+/// A run may go on from an older checkpoint of its directory, or from another run's. What was saved later, or by the
+/// other run, is no part of it.
+void Checkpointer::take_up_lineage() {
+  const bool is_here = std::filesystem::weakly_canonical(run_.restored_from).parent_path() ==
+                       std::filesystem::weakly_canonical(directory_);
+  saved_step_ = is_here ? run_.step : -1;
+  if (!is_here && !run_.restored_from.empty()) foreign_step_ = run_.step;
+  if (is_here && run_.is_first()) checkpoint::go_on_from(directory_, run_.step, run_.best.step());
+}
+
+/// Throws Error on all ranks if a weight of one isn't finite: a checkpoint of it would be `latest`, and of no use.
+void Checkpointer::refuse_non_finite() const {
+  std::string name;
+  for (const optimizer::OptimizedParameter& parameter : run_.parameters)
+    if (name.empty() && !parameter.tensor.isfinite().all().item<bool>()) name = "the parameter " + parameter.name;
+  const at::Tensor any = at::full({1}, name.empty() ? 0 : 1, at::kLong);
+  run_.mesh->world().all_reduce(any, comm::Reduce::max)->wait();
+  if (any.item<std::int64_t>() == 0) return;
+  throw core::Error((name.empty() ? "a parameter of another rank" : name) + " isn't finite after step " +
+                    core::format_count(run_.step) + ", which is not saved")
+      .hint("lower optimizer.lr, set optimizer.clip_norm, or choose train.on_non_finite: skip or rollback");
+}
+
 void Checkpointer::save(checkpoint::Writing writing) {
   if (saved_step_ == run_.step || run_.step == 0) return;
+  refuse_non_finite();
   run_.parallel->share_buffers();
   checkpoint::ShownState state;
   const optimizer::AveragedWeights averaged(*run_.optimizer);
@@ -53,6 +79,7 @@ bool Checkpointer::is_snapshot_due() const {
 
 void Checkpointer::take_snapshot() {
   if (!is_snapshot_due()) return;
+  refuse_non_finite();
   run_.parallel->share_buffers();
   checkpoint::ShownState state;
   const optimizer::AveragedWeights averaged(*run_.optimizer);
@@ -76,22 +103,31 @@ void Checkpointer::close() {
   if (snapshots_) snapshots_->remove();
 }
 
+/// Returns the run's own checkpoints, newest first. Those that it left behind come after these, and begin with a later
+/// step.
+std::vector<ResumePoint> Checkpointer::own_points() {
+  saver_.settle();
+  std::vector<ResumePoint> points;
+  for (const checkpoint::Found& found : checkpoint::find_complete(directory_)) {
+    if (!points.empty() && found.step > points.back().step) break;
+    if (found.step <= run_.step && found.step > foreign_step_)
+      points.push_back({.step_directory = found.path, .step = found.step});
+  }
+  return points;
+}
+
 bool Checkpointer::can_roll_back() {
-  saver_.finish();
-  return !checkpoint::find_complete(directory_).empty();
+  return !own_points().empty();
 }
 
 void Checkpointer::roll_back() {
-  saver_.finish();
-  std::vector<ResumePoint> points;
-  for (const checkpoint::Found& found : checkpoint::find_complete(directory_))
-    points.push_back({.step_directory = found.path, .step = found.step});
+  const std::vector<ResumePoint> points = own_points();
   if (points.empty())
     throw core::Error("no checkpoint to roll back to").hint("set checkpoint.every to a smaller number of steps");
   const dataset::Position after_the_bad_batch = run_.data.train->position();
   const std::int64_t rollbacks = run_.num_rollbacks + 1;
   restore_first(run_, points, config_, sink_);
-  saved_step_ = run_.step;
+  take_up_lineage();
   run_.num_rollbacks = rollbacks;
   run_.next_sample = after_the_bad_batch;
   run_.data.train->seek(after_the_bad_batch);

@@ -10,6 +10,7 @@
 #include "checkpoint/node_snapshots.h"
 #include "tracking/event.h"
 #include "train/loop/stop_signal.h"
+#include "train/run/restore.h"
 #include "train/run/run.h"
 
 namespace trainctl::train {
@@ -38,6 +39,9 @@ class Checkpointer {
   bool can_roll_back();
 
  private:
+  void take_up_lineage();
+  void refuse_non_finite() const;
+  std::vector<ResumePoint> own_points();
   checkpoint::CheckpointInfo info() const;
 
   Run& run_;
@@ -46,7 +50,8 @@ class Checkpointer {
   std::map<std::string, std::string> config_;
   checkpoint::Saver saver_;
   std::optional<checkpoint::NodeSnapshots> snapshots_;
-  std::int64_t saved_step_;
+  std::int64_t saved_step_ = -1;
+  std::int64_t foreign_step_ = 0;  // at which the run came from another directory; 0: it didn't
 };
 
 }  // namespace trainctl::train

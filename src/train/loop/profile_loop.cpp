@@ -17,6 +17,7 @@ profiler::ProfileSummary profile_steps(Run& run, tracking::Sink& sink, const Sto
                              "profiling without train.graph: a recorded step shows no operators, and what it saves is "
                              "the time in which the device waits for them"});
   Step step(run);
+  NonFiniteSteps non_finite;
   RunMonitor monitor(run, sink, options.run_directory, options.process_start);
   step.on_batch = monitor.batch_logger();
   // Before the first step, so that no step has its cost; and no step is the run's last, which would be logged.
@@ -32,7 +33,9 @@ profiler::ProfileSummary profile_steps(Run& run, tracking::Sink& sink, const Sto
     if (result.is_abandoned) break;
     deferral.step_made(run.step);
     monitor.step_done(result);
-    if ((run.device.is_cpu() || logs) && handle_non_finite(run, step, result, sink) == AfterNonFinite::roll_back)
+    non_finite.add(result);
+    if ((run.device.is_cpu() || logs) &&
+        handle_non_finite(run, step, non_finite.take(), sink) == AfterNonFinite::roll_back)
       throw core::Error("cannot roll back while profiling").hint("choose train.on_non_finite: skip or stop");
     monitor.count_step(result);
     if (options.on_step) options.on_step(run.step);

@@ -8,7 +8,6 @@
 #include "runtime/span.h"
 #include "train/loop/evaluate.h"
 #include "train/loop/loss_spike.h"
-#include "train/loop/non_finite.h"
 #include "train/run/provenance.h"
 
 namespace trainctl::train {
@@ -45,7 +44,9 @@ int Trainer::run() {
     start();
     while (run_.step < run_.length.total_steps && !is_stopped_early() && signal() == 0) {
       update_profile();
-      if (!train_step()) break;
+      const StepEnd end = train_step();
+      if (end == StepEnd::abandoned) break;
+      if (end == StepEnd::rolled_back) continue;  // what is due at that step was done before
       const bool evaluates = is_evaluation_due();
       const bool saves = is_due(run_.experiment.checkpoint.every) || is_last_step();
       if (!evaluates && !saves && !checkpointer_.is_snapshot_due()) continue;
@@ -110,7 +111,7 @@ void Trainer::start() {
   if (!lacks_evaluation_) checkpointer_.save_again();
 }
 
-bool Trainer::train_step() {
+Trainer::StepEnd Trainer::train_step() {
   if (profile_) profile_->step_begins();
   const std::int64_t number = run_.step + 1;
   const bool logs = number % run_.experiment.train.log_every == 0 || number == run_.length.total_steps;
@@ -119,23 +120,28 @@ bool Trainer::train_step() {
   const GradNorm norm = logs || skips || run_.loss_spikes ? GradNorm::measure : GradNorm::only_to_clip;
   const StepResult result = step_(norm, [this] { return stop_.received(); });
   signal_ = result.signal;
-  if (result.is_abandoned) return false;
+  if (result.is_abandoned) return StepEnd::abandoned;
   deferral_.step_made(run_.step);
   monitor_.step_done(result);
   // Reading the flag waits for the device: on a GPU only when a record or a checkpoint waits anyway.
+  non_finite_.add(result);
   const bool reads_flag = run_.device.is_cpu() || logs || is_due(run_.experiment.checkpoint.every);
-  if ((reads_flag && handle_non_finite(run_, step_, result, sink_) == AfterNonFinite::roll_back) ||
-      handle_loss_spike(run_, result, sink_, options_.run_directory, checkpointer_) == AfterLossSpike::roll_back) {
+  const std::int64_t num_not_finite = reads_flag ? non_finite_.take() : 0;
+  const bool goes_back =
+      handle_non_finite(run_, step_, num_not_finite, sink_) == AfterNonFinite::roll_back ||
+      handle_loss_spike(run_, result, sink_, options_.run_directory, checkpointer_) == AfterLossSpike::roll_back;
+  if (goes_back) {
     const Pause pause(*this);
     checkpointer_.roll_back();
+    monitor_.end_window();
   } else {
     monitor_.count_step(result);
   }
   watchdog_->step_done(run_.step);
   if (options_.on_step) options_.on_step(run_.step);
-  if (is_due(run_.experiment.train.log_every) || is_last_step()) log(result);
+  if (!goes_back && (is_due(run_.experiment.train.log_every) || is_last_step())) log(result);
   if (profile_) profile_->step_ends();
-  return true;
+  return goes_back ? StepEnd::rolled_back : StepEnd::made;
 }
 
 void Trainer::log(const StepResult& result) {

@@ -10,6 +10,7 @@
 
 #include "tracking/event.h"
 #include "train/loop/checkpointer.h"
+#include "train/loop/non_finite.h"
 #include "train/loop/prediction_log.h"
 #include "train/loop/step.h"
 #include "train/loop/stop_signal.h"
@@ -51,9 +52,11 @@ class Trainer {
 
   /// Sends RunStarted, and begins to count.
   void start();
-  /// Makes an update, with its record. Returns false if a signal came before its last micro-batch: then nothing has
-  /// changed.
-  bool train_step();
+  /// abandoned: a signal came before the last micro-batch, and nothing has changed. rolled_back: the run is at an
+  /// earlier step, which it had made before.
+  enum class StepEnd { made, abandoned, rolled_back };
+  /// Makes an update, with its record.
+  StepEnd train_step();
   void log(const StepResult& result);
   void evaluate();
   /// Begins and ends the profile that `profiler.start_step` asks for.
@@ -76,6 +79,7 @@ class Trainer {
   TrainerOptions options_;
   StopSignal::Deferral deferral_;
   Step step_;
+  NonFiniteSteps non_finite_;
   Checkpointer checkpointer_;
   RunMonitor monitor_;
   std::optional<PredictionLog> predictions_;  // none without an evaluation set

@@ -1,6 +1,7 @@
 #include "train/run/best.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <sstream>
 
 #include "core/text.h"
@@ -45,7 +46,8 @@ void BestEvaluation::visit_state(runtime::State& state) {
   state.integer("step", step_);
   metrics_.clear();
   std::istringstream stream(lines);
-  for (std::string name, value; stream >> name >> value;) metrics_.emplace_back(name, std::stod(value));
+  for (std::string name, value; stream >> name >> value;)
+    metrics_.emplace_back(name, std::strtod(value.c_str(), nullptr));
 }
 
 }  // namespace trainctl::train

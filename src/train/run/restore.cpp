@@ -167,6 +167,7 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
     run.evaluated_step = run.step;
   }
   if (purpose == Purpose::use) return "";
+  run.restored_from = point.step_directory;
   run.data.train->seek(run.next_sample);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   sink.on(tracking::Notice{tracking::Level::info, "restored " + point.name() + ": " +

@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -59,7 +60,8 @@ struct Run {
   optimizer::RunLength length;
   bool channels_last = false;
 
-  std::int64_t step = 0;  // updates made
+  std::int64_t step = 0;                // updates made
+  std::filesystem::path restored_from;  // the checkpoint that it went on from; empty: none, or a snapshot
   /// How far the schedule is ahead of the step, in steps of this batch. The schedule goes by the data, and earlier
   /// steps may have had another batch.
   std::int64_t schedule_offset = 0;

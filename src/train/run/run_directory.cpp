@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,11 +26,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLockName = ".lock";
 constexpr const char* kHashName = ".config_hash";
 
 int open_lock(const fs::path& directory) {
-  return ::open((directory / kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+  return ::open((directory / checkpoint::kRunLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+}
+
+/// Gives a new run an id. A run without one is told by its directory alone.
+void write_id(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || status.st_size > 0) return;
+  std::random_device random;
+  const std::string id = std::to_string(random()) + "-" + std::to_string(random());
+  [[maybe_unused]] const ssize_t written = ::write(descriptor, id.data(), id.size());
 }
 
 /// Returns the run directories of this name, newest first (their names sort by time).
@@ -174,11 +183,14 @@ bool is_finished(const fs::path& directory) {
 }
 
 DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience)
-    : path_(directory / kLockName) {
+    : path_(directory / checkpoint::kRunLock) {
   fs::create_directories(directory);
   descriptor_ = open_lock(directory);
   if (descriptor_ < 0) throw core::system_error("open", path_.string());
-  if (lock_within(descriptor_, patience)) return;
+  if (lock_within(descriptor_, patience)) {
+    write_id(descriptor_);
+    return;
+  }
   const bool held = errno == EWOULDBLOCK;
   ::close(descriptor_);
   if (held)
