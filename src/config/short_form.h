@@ -18,8 +18,8 @@ bool is_single_item(const Shape& shape, const Node& node);
 /// Returns `[item]`, with the item's origin.
 Node list_of_one(const Node& item);
 
-/// Writes out every short form in a tree, so that trees can be laid over each other key by key. A section without `kind`
-/// has that of `under`, the tree over which this one will be laid; null: there is none.
+/// Writes out every short form in a tree, so that trees can be laid over each other key by key. A section without
+/// `kind` has that of `under`, the tree over which this one will be laid; null: there is none.
 void expand_short_forms(const Shape& shape, Node& node, const Node* under = nullptr);
 
 }  // namespace trainctl::config

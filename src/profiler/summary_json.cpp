@@ -361,7 +361,8 @@ std::string format_json(const ProfileSummary& summary) {
   // A line for each part: readable where it is short, and no longer than need be where it is not.
   std::string text = "{\n";
   for (const auto& [key, value] : json.items())
-    text += Json(key).dump() + ": " + value.dump(-1, ' ', false, Json::error_handler_t::replace) + (key == "overhead" ? "\n}" : ",\n");
+    text += Json(key).dump() + ": " + value.dump(-1, ' ', false, Json::error_handler_t::replace) +
+            (key == "overhead" ? "\n}" : ",\n");
   return text;
 }
 

@@ -1,12 +1,12 @@
 #include "train/monitor/run_monitor.h"
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/text.h"
 #include "dataset/loader/bad_samples.h"
 #include "runtime/device.h"
-#include "tracking/append_file.h"
 #include "train/monitor/parameter_histograms.h"
 
 namespace trainctl::train {
@@ -102,11 +102,10 @@ void RunMonitor::report_bad_samples() {
     lines += nlohmann::json{{"step", run_.step}, {"sample", report.index}, {"problem", report.what}}.dump(
                  -1, ' ', false, nlohmann::json::error_handler_t::replace) +
              "\n";
-  try {
-    tracking::AppendFile(path, tracking::IfExists::append).append(lines);
-  } catch (const core::Error& error) {  // a list of samples is no reason to lose a run
-    sink_.on(tracking::Notice{tracking::Level::warning, error.what()});
-  }
+  std::ofstream file(path, std::ios::app);
+  file << lines << std::flush;
+  if (!file)  // a list of samples is no reason to lose a run
+    sink_.on(tracking::Notice{tracking::Level::warning, core::system_error("write", path.string()).what()});
   sink_.on(tracking::Notice{tracking::Level::warning, core::format_count(run_.data.bad_samples->count()) +
                                                           " bad samples so far; " + path.string() +
                                                           " lists them; the first of these: " + reports.front().what});
