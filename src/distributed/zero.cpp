@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -44,6 +45,12 @@ c10::Device device_of(model::Model& model) {
   const std::vector<model::NamedTensor> parameters = model::named_parameters(model);
   return parameters.empty() ? c10::Device(c10::kCPU) : parameters.front().tensor.device();
 }
+
+/// The numbers of the units that a block uses.
+struct UsedUnits {
+  std::vector<std::size_t> all;
+  std::optional<std::size_t> own;  // none: the block has no parameters of its own, as a tied head
+};
 
 class Zero final : public Parallel {
  public:
@@ -116,7 +123,7 @@ class Zero final : public Parallel {
   OffloadMemories memories_;
   std::map<std::string, model::ParameterFacts> facts_;
   std::vector<Unit> units_;
-  std::unordered_map<const model::Layer*, std::vector<std::size_t>> used_;  // numbers of the units that a block uses
+  std::unordered_map<const model::Layer*, UsedUnits> used_;  // by the block's layer
   std::vector<optimizer::OptimizedParameter> optimized_;
   std::unique_ptr<GatheredGradients> whole_gradients_;  // for the optimizer
   bool has_samples_ = true;
@@ -259,7 +266,8 @@ void Zero::after_backward() {
 }
 
 void Zero::after_update() {
-  std::unique_ptr<comm::Work> before;  // as in start_reduce: no more than two under way
+  for (Unit& unit : units_) unit.release();  // a whole that was gathered before has the old values
+  std::unique_ptr<comm::Work> before;        // as in start_reduce: no more than two under way
   for (Unit& unit : units_) {
     if (!unit.trained) continue;
     std::unique_ptr<comm::Work> gathering = unit.trained->publish();
@@ -292,7 +300,14 @@ void Zero::with_whole(const at::Tensor& parameter, const std::function<void()>& 
 }
 
 void Zero::run_blocks_gathered() {
-  for (const model::Block& block : model_.blocks()) used_[block.layer] = units_used(units_, model_, block);
+  std::size_t num_owned = 0;  // units are in the order of the blocks that own them
+  for (const model::Block& block : model_.blocks()) {
+    UsedUnits& used = used_[block.layer];
+    used.all = units_used(units_, model_, block);
+    if (used.all.empty() || used.all.back() < num_owned) continue;
+    used.own = used.all.back();
+    num_owned = used.all.back() + 1;
+  }
   model_.set_block_runner(
       [this](const model::Block& block, const at::Tensor& input, const model::SequenceContext& context) {
         return run_gathered(block, input, context);
@@ -308,21 +323,20 @@ void Zero::start_gather(std::size_t unit) {
 
 at::Tensor Zero::run_gathered(const model::Block& block, const at::Tensor& input,
                               const model::SequenceContext& context) {
-  const std::vector<std::size_t>& used = used_.at(block.layer);
-  for (const std::size_t unit : used) units_[unit].gather();
-  if (used.empty()) return block.forward(input, context);
-  // The block's own unit is the last of them.
-  if (!in_backward_ && used.back() + 1 < units_.size()) start_gather(used.back() + 1);
+  const UsedUnits& used = used_.at(block.layer);
+  for (const std::size_t unit : used.all) units_[unit].gather();
+  if (used.all.empty()) return block.forward(input, context);
+  if (!in_backward_ && used.own && *used.own + 1 < units_.size()) start_gather(*used.own + 1);
   at::Tensor output = block.forward(input, context);
   if (c10::GradMode::is_enabled() && output.requires_grad() && !in_backward_)
     output.register_hook([this, &used](const at::Tensor& gradient) {
-      for (const std::size_t unit : used) units_[unit].gather();
-      if (used.back() > 0) start_gather(used.back() - 1);
+      for (const std::size_t unit : used.all) units_[unit].gather();
+      if (used.own && *used.own > 0) start_gather(*used.own - 1);
       return gradient;
     });
   const bool is_needed_again = c10::GradMode::is_enabled() && !config_.reshard_after_forward;
   if (!in_backward_ && !is_needed_again)
-    for (const std::size_t unit : used) units_[unit].release();
+    for (const std::size_t unit : used.all) units_[unit].release();
   return output;
 }
 
