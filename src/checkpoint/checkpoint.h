@@ -157,7 +157,7 @@ class StateReader final : public runtime::State {
   explicit StateReader(const Checkpoint& checkpoint);
   ~StateReader() override;
   void tensor(const std::string& name, at::Tensor& value) override;
-  /// A parameter of which the checkpoint has no slot, since it was frozen, keeps the values that it has.
+  /// A slot of a parameter of which the checkpoint has none, since it was frozen, keeps the values that it has.
   void slot(const runtime::SlotKey& key, at::Tensor& value) override;
   void part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) override;
   bool has(const std::string& name) override;
@@ -178,6 +178,8 @@ class StateReader final : public runtime::State {
   template <class T>
   void give_back(const std::string& name, T& value);
   const TensorRecord& record(const std::string& name, const at::Tensor& value, c10::IntArrayRef shape) const;
+  /// Returns whether the checkpoint has no slot of this slot's parameter, and then notes that those begin anew.
+  bool is_slot_begun_anew(const std::string& name, const std::string& parameter);
 
   const Checkpoint& checkpoint_;
   std::vector<Request> requests_;

@@ -102,6 +102,7 @@ void StateReader::tensor(const std::string& name, at::Tensor& value) {
 }
 
 void StateReader::part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) {
+  if (!whole.parameter.empty() && is_slot_begun_anew(name, whole.parameter)) return;
   const TensorRecord& found = record(name, stretch, whole.shape);
   const at::Tensor into = stretch.detach();
   core::ensure(
@@ -158,18 +159,22 @@ bool StateReader::has(const std::string& name) {
 }
 
 void StateReader::begins_anew(const std::string& name) {
-  if (begun_anew_.empty() || begun_anew_.back() != name) begun_anew_.push_back(name);
+  if (std::find(begun_anew_.begin(), begun_anew_.end(), name) == begun_anew_.end()) begun_anew_.push_back(name);
 }
 
 void StateReader::slot(const runtime::SlotKey& key, at::Tensor& value) {
-  const std::string component = key.slot.substr(0, key.slot.find('.'));  // "optimizer"
+  if (!is_slot_begun_anew(key.name(), key.parameter)) tensor(key.name(), value);
+}
+
+bool StateReader::is_slot_begun_anew(const std::string& name, const std::string& parameter) {
   const auto& tensors = checkpoint_.tensors();
-  const bool has_any = tensors.contains(key.name()) ||
-                       std::any_of(tensors.lower_bound(component + "."), tensors.end(), [&](const auto& named) {
-                         return named.first.starts_with(component + ".") && named.first.ends_with("." + key.parameter);
-                       });
-  if (has_any) return tensor(key.name(), value);
-  begins_anew(component + " of " + key.parameter);
+  if (tensors.contains(name)) return false;
+  const std::string component = name.substr(0, name.find('.') + 1);  // "optimizer."
+  for (auto named = tensors.lower_bound(component); named != tensors.end() && named->first.starts_with(component);
+       ++named)
+    if (named->first.substr(named->first.find('.', component.size()) + 1) == parameter) return false;
+  begins_anew(component.substr(0, component.size() - 1) + " of " + parameter);
+  return true;
 }
 
 void StateReader::integer(const std::string& name, std::int64_t& value) {

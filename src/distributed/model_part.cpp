@@ -21,11 +21,13 @@ class PartState final : public runtime::State {
 
   void tensor(const std::string& name, at::Tensor& value) override {
     const auto shard = name.starts_with(kModel) ? shards_.find(name.substr(kModel.size())) : shards_.end();
-    show(name, value, shard == shards_.end() ? std::nullopt : std::optional(shard->second));
+    show(name, value, place_of(value, shard));
   }
   void slot(const runtime::SlotKey& key, at::Tensor& value) override {
     const auto shard = value.dim() == 0 ? shards_.end() : shards_.find(key.parameter);
-    show(key.name(), value, shard == shards_.end() ? std::nullopt : std::optional(shard->second));
+    runtime::PartOf place = place_of(value, shard);
+    place.parameter = key.parameter;
+    show(key.name(), value, place);
   }
   void part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) override {
     runtime::PartOf place = whole;
@@ -40,17 +42,24 @@ class PartState final : public runtime::State {
  private:
   static constexpr std::string_view kModel = "model.";
 
-  void show(const std::string& name, at::Tensor& value, const std::optional<model::Shard>& shard) {
-    at::Tensor flat = value.as_strided({value.numel()}, {1});  // dense, in the order in memory
-    runtime::PartOf place = place_of_parameter(value, shard);
+  using Shards = std::map<std::string, model::Shard>;
+
+  runtime::PartOf place_of(const at::Tensor& value, Shards::const_iterator shard) const {
+    runtime::PartOf place =
+        place_of_parameter(value, shard == shards_.end() ? std::nullopt : std::optional(shard->second));
     place.copy = mesh_.gradients().rank();
     place.num_copies = mesh_.gradients().size();
+    return place;
+  }
+
+  void show(const std::string& name, const at::Tensor& value, const runtime::PartOf& place) {
+    at::Tensor flat = value.as_strided({value.numel()}, {1});  // dense, in the order in memory
     part(name, flat, place);
   }
 
   runtime::State& inner_;
   comm::DeviceMesh& mesh_;
-  const std::map<std::string, model::Shard>& shards_;
+  const Shards& shards_;
 };
 
 std::map<std::string, model::Shard> shards_of(model::Model& model) {

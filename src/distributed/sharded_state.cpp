@@ -51,11 +51,14 @@ class ShardedSlots final : public runtime::State {
       at::Tensor flat = value.view({1});
       const std::int64_t copies = stretch.place.num_copies;
       const std::int64_t copy = stretch.place.offset == 0 ? stretch.place.copy : copies;
-      return inner_.part(key.name(), flat, {.shape = {}, .strides = {}, .copy = copy, .num_copies = copies});
+      return inner_.part(key.name(), flat,
+                         {.shape = {}, .strides = {}, .copy = copy, .num_copies = copies, .parameter = key.parameter});
     }
     core::ensure(value.dim() == 1 && value.numel() == stretch.count,
                  "an optimizer's state has the layout of its parameter: " + key.name());
-    inner_.part(key.name(), value, stretch.place);
+    runtime::PartOf place = stretch.place;
+    place.parameter = key.parameter;
+    inner_.part(key.name(), value, place);
   }
   void tensor(const std::string& name, at::Tensor&) override { refuse(name); }
   void part(const std::string& name, at::Tensor&, const runtime::PartOf&) override { refuse(name); }

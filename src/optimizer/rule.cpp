@@ -2,6 +2,7 @@
 
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -99,7 +100,10 @@ void StepCounts::advance(const Active& active, const at::Tensor& found_inf) {
 }
 
 void HostStepCounts::visit_state(runtime::State& state, const ParameterGroup& group) {
-  for (std::size_t i = 0; i < counts_.size(); ++i) state.integer("step." + group.names[i], counts_[i]);
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    at::Tensor count = at::from_blob(&counts_[i], {}, at::kLong);
+    state.slot({"step", group.names[i]}, count);
+  }
 }
 
 std::vector<Batch> batches_of(const Active& active) {

@@ -21,6 +21,7 @@ struct PartOf {
   std::int64_t copy = 0;        // this rank among those that save the same stretch; num_copies: it doesn't save it
   std::int64_t num_copies = 1;  // how many they are
   ElementRuns runs{};           // what this rank and others have stretches of, where layers are split
+  std::string parameter{};      // that the tensor is a slot of; empty: the tensor is no slot
 };
 
 /// The key of a tensor that an optimizer keeps for a parameter.

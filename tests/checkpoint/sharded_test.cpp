@@ -129,6 +129,31 @@ TEST_CASE("stretches are written as they lie, and read by others as theirs lie",
   CHECK(whole.equal(original));
 }
 
+TEST_CASE("slots of a parameter that has none in the checkpoint begin anew, whole and in stretches",
+          "[checkpoint][regression]") {
+  const TemporaryDirectory scratch;
+  Saver saver(scratch.path(), {});
+  ShownState state;
+  at::Tensor saved = at::randn({4, 6});
+  state.slot({"optimizer.exp_avg", "encoder.head.weight"}, saved);
+  saver.save(state, {.step = 1});
+  saver.finish();
+  const Checkpoint checkpoint(scratch / "step_00000001");
+  StateReader reader(checkpoint);
+  at::Tensor whole = at::full({4, 6}, 2.0), stretch = at::full({5}, 3.0), known = at::zeros({4, 6});
+  reader.slot({"optimizer.exp_avg", "head.weight"}, whole);  // another parameter's name ends with this one
+  reader.part("optimizer.exp_avg.head.bias", stretch, {.shape = {10}, .strides = {1}, .parameter = "head.bias"});
+  reader.slot({"optimizer.exp_avg", "encoder.head.weight"}, known);
+  CHECK_THROWS_WITH(reader.slot({"optimizer.max", "encoder.head.weight"}, known), Contains("no tensor optimizer.max"));
+  CHECK_THROWS_WITH(reader.part("model.head.bias", stretch, {.shape = {10}, .strides = {1}}),
+                    Contains("no tensor model.head.bias"));
+  reader.finish();
+  CHECK(whole.equal(at::full({4, 6}, 2.0)));
+  CHECK(stretch.equal(at::full({5}, 3.0)));
+  CHECK(known.equal(saved));
+  CHECK(reader.begun_anew() == std::vector<std::string>{"optimizer of head.weight", "optimizer of head.bias"});
+}
+
 TEST_CASE("stretches that several ranks hold are written once", "[checkpoint]") {
   const TemporaryDirectory scratch;
   const at::Tensor original = at::randn({1001});

@@ -126,6 +126,36 @@ TEST_CASE("a run goes on bit for bit from its ranks' checkpoint", "[train][dist]
   }
 }
 
+TEST_CASE("layers unfrozen at a resume begin anew on ranks with parts of the model", "[train][dist][regression]") {
+  Setting pipeline{.micro_batches = 2, .language_model = true, .pipeline = 2};
+  Setting sharded{.language_model = true};
+  for (const auto& [setting, how] : {std::pair<Setting, distributed::DistributedKindConfig>(sharded, zero(1)),
+                                     {sharded, zero(3)},
+                                     {pipeline, distributed::DdpConfig{}}}) {
+    CAPTURE(how.kind(), setting.pipeline);
+    const TemporaryDirectory directory;
+    Setting frozen = setting;
+    frozen.freeze = {"h.0"};
+    const MapState saved = train_and_save(frozen, {2, how}, directory.path());
+    Setting unfrozen = setting;
+    unfrozen.how = how;
+    MapState again;
+    on_ranks(2, [&](std::size_t rank, comm::Group& group) {
+      const std::unique_ptr<Run> run = build_rank(unfrozen, 2, group);
+      lay_out(*run);
+      EventLog log;
+      restore(*run, step_10(directory), {}, log);
+      MapState state = state_of(*run);
+      if (rank == 0) again = std::move(state);
+    });
+    CHECK(again.tensors.size() > saved.tensors.size());
+    for (const auto& [name, tensor] : again.tensors) {
+      CAPTURE(name);
+      CHECK(tensor.equal(saved.tensors.contains(name) ? saved.tensors.at(name) : tensor.new_zeros(tensor.sizes())));
+    }
+  }
+}
+
 TEST_CASE("where one rank finds a part damaged, all go back to the checkpoint before", "[train][dist]") {
   const TemporaryDirectory directory;
   Setting setting;

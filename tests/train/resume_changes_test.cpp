@@ -199,6 +199,25 @@ TEST_CASE("a file outside of the run that has changed is told at a resume", "[tr
   CHECK_THAT(notices_of(changed), Contains("dataset.chat_template names files that are no longer those of training"));
 }
 
+TEST_CASE("each rule goes on with layers that were frozen", "[train][regression]") {
+  for (const optimizer::UpdateRuleConfig& rule : std::initializer_list<optimizer::UpdateRuleConfig>{
+           optimizer::LambConfig{}, optimizer::SoapConfig{}, optimizer::AdafactorConfig{}}) {
+    CAPTURE(rule.kind());
+    experiment::Experiment experiment = small_experiment();
+    experiment.optimizer.rule = rule;
+    experiment.train.steps = 2;
+    experiment.model.freeze = {"fc*"};
+    const TemporaryDirectory directory;
+    EventLog first, second;
+    train_on(experiment, directory, first);
+    experiment.train.steps = 4;
+    experiment.model.freeze = {};
+    train_on(experiment, directory, second);
+    CHECK(second.all<tracking::RunFinished>().at(0).steps == 4);
+    CHECK_THAT(notices_of(second), Contains("begun here: optimizer of head.fc"));
+  }
+}
+
 TEST_CASE("what a run can't go on with is refused by its key", "[train]") {
   experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 2;
