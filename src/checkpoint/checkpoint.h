@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/chunked_file.h"
@@ -157,7 +158,7 @@ class StateReader final : public runtime::State {
   explicit StateReader(const Checkpoint& checkpoint);
   ~StateReader() override;
   void tensor(const std::string& name, at::Tensor& value) override;
-  /// A slot of a parameter of which the checkpoint has none, since it was frozen, keeps the values that it has.
+  /// A slot of a parameter of which the checkpoint has none, since it was frozen, begins with the key's first values.
   void slot(const runtime::SlotKey& key, at::Tensor& value) override;
   void part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) override;
   bool has(const std::string& name) override;
@@ -178,13 +179,14 @@ class StateReader final : public runtime::State {
   template <class T>
   void give_back(const std::string& name, T& value);
   const TensorRecord& record(const std::string& name, const at::Tensor& value, c10::IntArrayRef shape) const;
-  /// Returns whether the checkpoint has no slot of this slot's parameter, and then notes that those begin anew.
-  bool is_slot_begun_anew(const std::string& name, const std::string& parameter);
+  /// Returns whether the checkpoint has no slot of the key's parameter. Then finish() gives `value` its first values.
+  bool begins_slot_anew(const std::string& name, const runtime::SlotKey& key, const at::Tensor& value);
 
   const Checkpoint& checkpoint_;
   std::vector<Request> requests_;
   std::set<std::string> used_;
   std::vector<std::string> begun_anew_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> first_values_;  // slots that begin anew, and what they begin with
 };
 
 /// Writes the model's tensors, or all of them, to one safetensors file, a few MiB at a time.

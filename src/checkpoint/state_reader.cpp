@@ -102,7 +102,7 @@ void StateReader::tensor(const std::string& name, at::Tensor& value) {
 }
 
 void StateReader::part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) {
-  if (!whole.parameter.empty() && is_slot_begun_anew(name, whole.parameter)) return;
+  if (whole.slot && begins_slot_anew(name, *whole.slot, stretch)) return;
   const TensorRecord& found = record(name, stretch, whole.shape);
   const at::Tensor into = stretch.detach();
   core::ensure(
@@ -134,6 +134,8 @@ std::uint64_t StateReader::finish() {
     request.put(checkpoint_.tensors().at(request.name));
   }
   requests_.clear();
+  for (const auto& [slot, values] : first_values_) slot.copy_(values);
+  first_values_.clear();
   return bytes;
 }
 
@@ -163,17 +165,18 @@ void StateReader::begins_anew(const std::string& name) {
 }
 
 void StateReader::slot(const runtime::SlotKey& key, at::Tensor& value) {
-  if (!is_slot_begun_anew(key.name(), key.parameter)) tensor(key.name(), value);
+  if (!begins_slot_anew(key.name(), key, value)) tensor(key.name(), value);
 }
 
-bool StateReader::is_slot_begun_anew(const std::string& name, const std::string& parameter) {
+bool StateReader::begins_slot_anew(const std::string& name, const runtime::SlotKey& key, const at::Tensor& value) {
   const auto& tensors = checkpoint_.tensors();
   if (tensors.contains(name)) return false;
   const std::string component = name.substr(0, name.find('.') + 1);  // "optimizer."
   for (auto named = tensors.lower_bound(component); named != tensors.end() && named->first.starts_with(component);
        ++named)
-    if (named->first.substr(named->first.find('.', component.size()) + 1) == parameter) return false;
-  begins_anew(component.substr(0, component.size() - 1) + " of " + parameter);
+    if (named->first.substr(named->first.find('.', component.size()) + 1) == key.parameter) return false;
+  begins_anew(component.substr(0, component.size() - 1) + " of " + key.parameter);
+  if (key.first_values.defined()) first_values_.emplace_back(value.detach(), key.first_values.detach());
   return true;
 }
 

@@ -26,7 +26,8 @@ class PartState final : public runtime::State {
   void slot(const runtime::SlotKey& key, at::Tensor& value) override {
     const auto shard = value.dim() == 0 ? shards_.end() : shards_.find(key.parameter);
     runtime::PartOf place = place_of(value, shard);
-    place.parameter = key.parameter;
+    place.slot = key;
+    if (key.first_values.defined()) place.slot->first_values = in_memory(key.first_values);
     show(key.name(), value, place);
   }
   void part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) override {
@@ -52,8 +53,11 @@ class PartState final : public runtime::State {
     return place;
   }
 
+  /// Returns a dense tensor as one row, in the order of its memory.
+  static at::Tensor in_memory(const at::Tensor& dense) { return dense.as_strided({dense.numel()}, {1}); }
+
   void show(const std::string& name, const at::Tensor& value, const runtime::PartOf& place) {
-    at::Tensor flat = value.as_strided({value.numel()}, {1});  // dense, in the order in memory
+    at::Tensor flat = in_memory(value);
     part(name, flat, place);
   }
 

@@ -52,12 +52,12 @@ class ShardedSlots final : public runtime::State {
       const std::int64_t copies = stretch.place.num_copies;
       const std::int64_t copy = stretch.place.offset == 0 ? stretch.place.copy : copies;
       return inner_.part(key.name(), flat,
-                         {.shape = {}, .strides = {}, .copy = copy, .num_copies = copies, .parameter = key.parameter});
+                         {.shape = {}, .strides = {}, .copy = copy, .num_copies = copies, .slot = key});
     }
     core::ensure(value.dim() == 1 && value.numel() == stretch.count,
                  "an optimizer's state has the layout of its parameter: " + key.name());
     runtime::PartOf place = stretch.place;
-    place.parameter = key.parameter;
+    place.slot = key;
     inner_.part(key.name(), value, place);
   }
   void tensor(const std::string& name, at::Tensor&) override { refuse(name); }

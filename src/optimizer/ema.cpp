@@ -49,7 +49,7 @@ void Ema::visit_state(runtime::State& state) {
   core::ensure(!swapped_, "the averages are in the model's place");
   const at::NoGradGuard no_grad;
   if (num_averaged_ == 0) copy_weights();
-  for (std::size_t i = 0; i < averages_.size(); ++i) state.slot({"average", names_[i]}, averages_[i]);
+  for (std::size_t i = 0; i < averages_.size(); ++i) state.slot({"average", names_[i], weights_[i]}, averages_[i]);
   state.integer("num_averaged", num_averaged_);
 }
 

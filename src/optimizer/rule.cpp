@@ -60,8 +60,10 @@ std::vector<at::Tensor> in_memory(std::vector<at::Tensor> tensors) {
 }
 
 void visit_slot(runtime::State& state, const std::string& slot, const ParameterGroup& group,
-                std::vector<at::Tensor>& tensors) {
-  for (std::size_t i = 0; i < tensors.size(); ++i) state.slot({slot, group.names[i]}, tensors[i]);
+                std::vector<at::Tensor>& tensors, FirstValues first_values) {
+  const bool of_parameter = first_values == FirstValues::of_parameter;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    state.slot({slot, group.names[i], of_parameter ? group.parameters[i] : at::Tensor()}, tensors[i]);
 }
 
 bool overflowed(const at::Tensor& found_inf) {

@@ -46,9 +46,12 @@ std::vector<at::Tensor> zeros_like(const ParameterGroup& group);
 /// gradient, to no end. Tensors of one layout are still updated element by element.
 std::vector<at::Tensor> in_memory(std::vector<at::Tensor> tensors);
 
+/// What a slot that begins anew takes, when the weights have been loaded: its own values, or its parameter's.
+enum class FirstValues { own, of_parameter };
+
 /// Shows a list with one tensor for each parameter as "<slot>.<parameter>".
 void visit_slot(runtime::State& state, const std::string& slot, const ParameterGroup& group,
-                std::vector<at::Tensor>& tensors);
+                std::vector<at::Tensor>& tensors, FirstValues first_values = FirstValues::own);
 
 /// Reads the flag; false where it is undefined. Synchronises with a GPU, which rules without a fused operator can't
 /// avoid.

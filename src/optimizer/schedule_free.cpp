@@ -74,9 +74,9 @@ class ScheduleFree final : public Optimizer {
 
   void visit_state(runtime::State& state) override {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
-      visit_slot(state, "z", groups_[i], slots_[i].z);
+      visit_slot(state, "z", groups_[i], slots_[i].z, FirstValues::of_parameter);
       visit_slot(state, "exp_avg_sq", groups_[i], slots_[i].exp_avg_sq);
-      visit_slot(state, "y", groups_[i], slots_[i].y);
+      visit_slot(state, "y", groups_[i], slots_[i].y, FirstValues::of_parameter);
     }
     if (groups_.empty()) return;
     state.integer("num_steps", num_steps_);

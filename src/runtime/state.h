@@ -12,25 +12,27 @@
 
 namespace trainctl::runtime {
 
+/// The key of a tensor that an optimizer keeps for a parameter.
+struct SlotKey {
+  std::string slot;       // "exp_avg"
+  std::string parameter;  // "layer.weight"
+  /// What the slot takes the values of, once they are loaded, if it begins anew then; undefined: it keeps its values.
+  at::Tensor first_values{};
+
+  /// Returns the name in checkpoints: "exp_avg.layer.weight".
+  std::string name() const { return slot + "." + parameter; }
+};
+
 /// Where a stretch belongs of a tensor that lies on several ranks. Elements are counted as the whole, which is dense,
 /// has them in memory.
 struct PartOf {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
-  std::int64_t offset = 0;      // of the stretch's first element, among `runs`
-  std::int64_t copy = 0;        // this rank among those that save the same stretch; num_copies: it doesn't save it
-  std::int64_t num_copies = 1;  // how many they are
-  ElementRuns runs{};           // what this rank and others have stretches of, where layers are split
-  std::string parameter{};      // that the tensor is a slot of; empty: the tensor is no slot
-};
-
-/// The key of a tensor that an optimizer keeps for a parameter.
-struct SlotKey {
-  std::string slot;       // "exp_avg"
-  std::string parameter;  // "layer.weight"
-
-  /// Returns the name in checkpoints: "exp_avg.layer.weight".
-  std::string name() const { return slot + "." + parameter; }
+  std::int64_t offset = 0;        // of the stretch's first element, among `runs`
+  std::int64_t copy = 0;          // this rank among those that save the same stretch; num_copies: it doesn't save it
+  std::int64_t num_copies = 1;    // how many they are
+  ElementRuns runs{};             // what this rank and others have stretches of, where layers are split
+  std::optional<SlotKey> slot{};  // first_values are those of the stretch; none: the tensor is no slot
 };
 
 /// What a component's state is shown to. A saver reads the values, a loader replaces them: tensors at the latest when
@@ -63,7 +65,7 @@ class PrefixedState final : public State {
   PrefixedState(State& inner, std::string prefix) : inner_(inner), prefix_(std::move(prefix) + ".") {}
   void tensor(const std::string& name, at::Tensor& value) override { inner_.tensor(prefix_ + name, value); }
   void slot(const SlotKey& key, at::Tensor& value) override {
-    inner_.slot({.slot = prefix_ + key.slot, .parameter = key.parameter}, value);
+    inner_.slot({.slot = prefix_ + key.slot, .parameter = key.parameter, .first_values = key.first_values}, value);
   }
   void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) override {
     inner_.part(prefix_ + name, stretch, whole);

@@ -141,9 +141,15 @@ TEST_CASE("slots of a parameter that has none in the checkpoint begin anew, whol
   const Checkpoint checkpoint(scratch / "step_00000001");
   StateReader reader(checkpoint);
   at::Tensor whole = at::full({4, 6}, 2.0), stretch = at::full({5}, 3.0), known = at::zeros({4, 6});
+  at::Tensor average = at::zeros({4, 6}), averaged = at::zeros({3});
   reader.slot({"optimizer.exp_avg", "head.weight"}, whole);  // another parameter's name ends with this one
-  reader.part("optimizer.exp_avg.head.bias", stretch, {.shape = {10}, .strides = {1}, .parameter = "head.bias"});
+  reader.part("optimizer.exp_avg.head.bias", stretch,
+              {.shape = {10}, .strides = {1}, .slot = runtime::SlotKey{"exp_avg", "head.bias"}});
   reader.slot({"optimizer.exp_avg", "encoder.head.weight"}, known);
+  reader.slot({"ema.average", "encoder.head.weight", known}, average);
+  reader.part(
+      "ema.average.tail", averaged,
+      {.shape = {3}, .strides = {1}, .slot = runtime::SlotKey{"average", "tail", saved.flatten().narrow(0, 1, 3)}});
   CHECK_THROWS_WITH(reader.slot({"optimizer.max", "encoder.head.weight"}, known), Contains("no tensor optimizer.max"));
   CHECK_THROWS_WITH(reader.part("model.head.bias", stretch, {.shape = {10}, .strides = {1}}),
                     Contains("no tensor model.head.bias"));
@@ -151,7 +157,10 @@ TEST_CASE("slots of a parameter that has none in the checkpoint begin anew, whol
   CHECK(whole.equal(at::full({4, 6}, 2.0)));
   CHECK(stretch.equal(at::full({5}, 3.0)));
   CHECK(known.equal(saved));
-  CHECK(reader.begun_anew() == std::vector<std::string>{"optimizer of head.weight", "optimizer of head.bias"});
+  CHECK(average.equal(saved));  // of what was read, not of what was there before
+  CHECK(averaged.equal(saved.flatten().narrow(0, 1, 3)));
+  CHECK(reader.begun_anew() == std::vector<std::string>{"optimizer of head.weight", "optimizer of head.bias",
+                                                        "ema of encoder.head.weight", "ema of tail"});
 }
 
 TEST_CASE("stretches that several ranks hold are written once", "[checkpoint]") {

@@ -2,8 +2,10 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "checkpoint/checkpoint.h"
 #include "core/error.h"
 #include "small_run.h"
+#include "support/map_state.h"
 #include "train/loop/trainer.h"
 #include "train/run/restore.h"
 
@@ -215,6 +217,32 @@ TEST_CASE("each rule goes on with layers that were frozen", "[train][regression]
     train_on(experiment, directory, second);
     CHECK(second.all<tracking::RunFinished>().at(0).steps == 4);
     CHECK_THAT(notices_of(second), Contains("begun here: optimizer of head.fc"));
+  }
+}
+
+TEST_CASE("averages of layers that were frozen begin with the restored weights", "[train][regression]") {
+  for (const bool schedule_free : {false, true}) {
+    CAPTURE(schedule_free);
+    experiment::Experiment experiment = small_experiment();
+    if (schedule_free)
+      experiment.optimizer.rule = optimizer::ScheduleFreeConfig{};
+    else
+      experiment.optimizer.ema = optimizer::EmaConfig{.decay = 0.9};
+    experiment.train.steps = 2;
+    experiment.model.freeze = {"fc*"};
+    const TemporaryDirectory directory;
+    EventLog log;
+    train_on(experiment, directory, log);
+    experiment.seed = 8;  // other weights before those of the checkpoint are read
+    experiment.train.steps = 4;
+    experiment.model.freeze = {};
+    const std::unique_ptr<Run> run = build_run(experiment);
+    const std::filesystem::path latest = directory.path() / "checkpoints/latest";
+    restore(*run, latest, {}, log);
+    const at::Tensor saved = checkpoint::Checkpoint(latest).read_whole("model.").at("head.fc.weight");
+    const MapState state = MapState::of(*run);
+    CHECK(state.tensors.at("model.head.fc.weight").equal(saved));
+    CHECK(state.tensors.at(schedule_free ? "optimizer.z.head.fc.weight" : "ema.average.head.fc.weight").equal(saved));
   }
 }
 
