@@ -106,6 +106,15 @@ TEST_CASE("a layout restores what another saved of muon and of schedule-free wei
   }
 }
 
+TEST_CASE("sgd with dampening updates, saves and restores parts of parameters and of a model", "[train][regression]") {
+  const auto change = with_rule(optimizer::SgdConfig{.momentum = 0.9, .dampening = 0.5});
+  const ModelLayout sharded{.name = "zero", .data = 2, .how = zero_of(3), .change = change};
+  const ModelLayout pipeline{.name = "pipeline", .pipeline = 2, .change = change};
+  CHECK(gap_to_one_process({.micro_batches = 2}, sharded) <= 1e-12);
+  check_moved(sharded, pipeline);
+  check_moved(pipeline, sharded);
+}
+
 TEST_CASE("a run of each rule goes on bit for bit, with evaluations between that change no step", "[train]") {
   for (const optimizer::UpdateRuleConfig& rule : rules())
     for (const bool averages : {false, true}) {
