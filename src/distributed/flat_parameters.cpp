@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::distributed {
 namespace {
@@ -39,6 +40,7 @@ FlatParameters::FlatParameters(std::vector<model::NamedTensor> parameters, const
     size += numel;
   }
   shard_size_ = round_up((size + layout_.shards.size() - 1) / layout_.shards.size(), kAlignment);
+  const runtime::FakeTinyTensors all_alike;  // parameters of a dry run are fake, however small they are
   whole_ = at::empty({numel()}, entries_.front().tensor.options().requires_grad(false));
   whole_.narrow(0, size, numel() - size).zero_();
   fill_whole();

@@ -43,6 +43,19 @@ TEST_CASE("what stays between steps is what ZeRO's formulas say", "[plan]") {
   CHECK(static_cast<double>(sharded.at_peak.of(Purpose::optimizer)) == Approx(parameter_bytes / 2).epsilon(0.01));
 }
 
+TEST_CASE("ZeRO's blocks of a few parameters are planned", "[plan][regression]") {
+  for (const char* stage : {"1", "2", "3"}) {
+    CAPTURE(stage);
+    const DryRunStep step = step_of(
+        {"dataset={kind: synthetic_images, num_samples: 64, num_eval_samples: 0, channels: 1, height: 4, width: 4, "
+         "num_classes: 2, batch_size: 4}",
+         "model={kind: mlp, hidden: [4]}", "task={kind: classification}", "activation_checkpointing={kind: none}",
+         "distributed={kind: zero, stage: " + std::string(stage) + "}"},
+        2);
+    CHECK(step.num_parameters == 16 * 4 + 4 + 4 * 2 + 2);
+  }
+}
+
 TEST_CASE("the copy of a checkpoint counts where steps go on beside its writer", "[plan]") {
   const auto copy_in = [](const std::vector<std::string>& sets, PlannedDevice device = PlannedDevice::cpu) {
     const DryRunStep step = step_of(sets, 1, device);
