@@ -56,12 +56,14 @@ std::vector<Found> find_complete(const fs::path& directory, std::vector<std::str
   const auto add = [&](const fs::path& step_directory) {
     if (auto one = complete(step_directory, passed_over)) found.push_back(*std::move(one));
   };
-  if (fs::exists(itself / kManifestFile) || step_of_name(itself.filename().string()) || linked_step(itself)) {
+  const fs::path inside = itself / "checkpoints";
+  const bool is_run = fs::is_directory(inside);  // whatever its name is
+  if (!is_run &&
+      (fs::exists(itself / kManifestFile) || step_of_name(itself.filename().string()) || linked_step(itself))) {
     add(itself);
     return found;
   }
-  const fs::path inside = itself / "checkpoints";
-  const fs::path& checkpoints = fs::is_directory(inside) ? inside : itself;
+  const fs::path& checkpoints = is_run ? inside : itself;
   for (const std::int64_t step : steps_newest_first(checkpoints)) add(checkpoints / step_name(step));
   return found;
 }

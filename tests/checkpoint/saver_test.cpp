@@ -34,6 +34,13 @@ void save_all(const fs::path& directory, const CheckpointConfig& config, std::in
   saver.finish();
 }
 
+TEST_CASE("a run directory with the name of a step directory is a run directory", "[checkpoint][regression]") {
+  const TemporaryDirectory scratch;
+  const fs::path run = scratch / "step_00000007";
+  save_all(run / "checkpoints", {}, {12});
+  CHECK(find_newest(run)->path == run / "checkpoints/step_00000012");
+}
+
 TEST_CASE("the newest checkpoint is found from a run, a checkpoints and a step directory", "[checkpoint]") {
   const TemporaryDirectory run;
   CHECK_FALSE(find_newest(run.path()));
