@@ -115,9 +115,10 @@ Targets targets_of(const std::vector<std::string>& theirs, std::string_view kind
   return targets;
 }
 
-/// Returns the layers that are trained in full. None: the heads that are trained here without this key.
+/// Returns the layers that are trained in full. Null: the heads that are trained here without this key.
 std::optional<std::vector<std::string>> saved_modules(const std::vector<std::string>& theirs,
                                                       const config::Node& model) {
+  if (theirs.empty()) return theirs;  // heads may have adapters, or the base's values
   const auto is_head = [](const std::string& name) {
     constexpr std::array<std::string_view, 7> kHeads = {"classifier",     "score", "pre_classifier",         "pooler",
                                                         "cls_classifier", "fc",    "distillation_classifier"};
@@ -135,8 +136,8 @@ std::optional<std::vector<std::string>> saved_modules(const std::vector<std::str
   const bool is_bert = kind != nullptr && kind->text == model::BertConfig::kind;
   const bool is_classifier_alone = std::all_of(
       theirs.begin(), theirs.end(), [](const std::string& name) { return name == "classifier" || name == "score"; });
-  const bool has_own_pooler = is_bert && is_classifier_alone && !theirs.empty() &&
-                              model.find("dropout_before_pooler") == nullptr && model.find("pooler") == nullptr;
+  const bool has_own_pooler = is_bert && is_classifier_alone && model.find("dropout_before_pooler") == nullptr &&
+                              model.find("pooler") == nullptr;
   return has_own_pooler ? std::optional(std::vector<std::string>{"classifier"}) : std::nullopt;
 }
 
@@ -170,9 +171,8 @@ std::vector<PublishedKey> keys_of(const model::AdapterJson& adapter, const confi
                   .theirs = "lora_alpha",
                   .value = adapter.scale * static_cast<double>(written_rank(lora).value_or(rank))});
   keys.push_back({.ours = "dropout", .theirs = "lora_dropout", .value = adapter.dropout});
-  if (adapter.modules_to_save)
-    if (const auto saved = saved_modules(*adapter.modules_to_save, model))
-      keys.push_back({.ours = "modules_to_save", .theirs = "modules_to_save", .value = *saved});
+  if (const auto saved = saved_modules(adapter.modules_to_save, model))
+    keys.push_back({.ours = "modules_to_save", .theirs = "modules_to_save", .value = *saved});
   return keys;
 }
 

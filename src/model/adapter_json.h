@@ -21,9 +21,9 @@ struct AdapterJson {
   std::int64_t rank = 8;
   double scale = 1;    // of the product B A: lora_alpha / r, or lora_alpha / √r with use_rslora
   double dropout = 0;  // of an adapter's input
-  std::optional<std::vector<std::string>> target_modules{};   // none: another key than a list chooses the layers
-  std::optional<std::vector<std::string>> modules_to_save{};  // none: no layer is trained in full
-  std::vector<RefusedKey> refused{};                          // features that adapters here lack
+  std::optional<std::vector<std::string>> target_modules{};  // none: another key than a list chooses the layers
+  std::vector<std::string> modules_to_save{};                // trained in full; null in the file is an empty list
+  std::vector<RefusedKey> refused{};                         // features that adapters here lack
 };
 
 namespace detail {
@@ -102,7 +102,7 @@ inline AdapterJson read_adapter_json(const nlohmann::json& json) {
   const bool is_rank_stabilized = json.value("use_rslora", false);
   found.scale = json.value("lora_alpha", 8.0) / (is_rank_stabilized ? std::sqrt(rank) : rank);
   found.dropout = json.value("lora_dropout", found.dropout);
-  found.modules_to_save = detail::list_of_names(json, "modules_to_save");
+  found.modules_to_save = detail::list_of_names(json, "modules_to_save").value_or(std::vector<std::string>());
   const auto narrows = [&](const char* key) { return json.contains(key) && !detail::turns_off(json[key]); };
   if (!narrows("layers_to_transform") && !narrows("exclude_modules"))
     found.target_modules = detail::list_of_names(json, "target_modules");

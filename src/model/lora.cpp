@@ -34,9 +34,9 @@ std::vector<NamedLayer> matrix_layers(Model& model) {
   return found;
 }
 
-/// Heads, which begin afresh: the classifiers of all networks, and BERT's pooler.
+/// Heads, which begin afresh: the classifiers of all networks, BERT's pooler, and the second head of a distilled ViT.
 std::vector<std::string> usual_heads() {
-  std::vector<std::string> modules{"pooler"};
+  std::vector<std::string> modules{"pooler", "head_dist"};
   for (const NetworkKind& network : kNetworkKinds)
     if (const std::string_view weight = *network.traits->classifier; !weight.empty())
       modules.emplace_back(weight.substr(0, weight.rfind('.')));

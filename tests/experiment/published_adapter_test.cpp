@@ -77,7 +77,7 @@ TEST_CASE("a directory of adapters gives rank, alpha, dropout and layers, with t
   CHECK(lora.alpha == 6);
   CHECK(lora.dropout == 0.25);
   CHECK(lora.target_modules == Names{"query", "value"});
-  CHECK_FALSE(lora.modules_to_save.has_value());
+  CHECK(lora.modules_to_save == Names{});
   const std::string shown = config::emit(loaded.node, config::Comments::origins);
   CHECK(shown.find("rank: 4  # " + (folder / "ADAPTER/adapter_config.json").string() + ":4") != std::string::npos);
 
@@ -128,6 +128,9 @@ TEST_CASE("modules_to_save of heads leaves ours, except BERT's pooler", "[experi
   CHECK_FALSE(saved(kBert, R"(["bert.pooler.dense", "classifier"])").has_value());
   CHECK_FALSE(saved(kDistilBert, R"(["pre_classifier", "classifier", "score"])").has_value());
   CHECK_FALSE(saved(kVit, R"(["classifier"])").has_value());
+  // A file that saves no layer adapts its heads, or has them from the base.
+  CHECK(saved(kBert, "null") == Names{});
+  CHECK(saved(kBert, "[]") == Names{});
   CHECK(saved(kBert, R"(["LayerNorm", "classifier", "score"])") == Names{"LayerNorm", "classifier"});
 }
 

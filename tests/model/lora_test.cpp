@@ -114,6 +114,16 @@ TEST_CASE("only adapters and the fresh head are trained", "[model]") {
   }
 }
 
+TEST_CASE("both heads of a distilled vit are trained beside adapters", "[model][regression]") {
+  VitConfig vit{.hidden_size = 16, .num_layers = 1, .num_heads = 2, .intermediate_size = 32, .patch_size = 4};
+  vit.distillation_token = true;
+  vit.pool = VitPool::distilled;
+  const auto trained = names(*adapted(vit, {.shape = {3, 8, 8}, .num_classes = 5}, adapters_on({"attn.proj"})), true);
+  CHECK(trained.contains("head.weight"));
+  CHECK(trained.contains("head_dist.weight"));
+  CHECK(trained.contains("head_dist.bias"));
+}
+
 TEST_CASE("names choose layers whole, by their end, and with wildcards", "[model]") {
   const auto count = [](std::vector<std::string> targets) {
     const auto model = adapted(small_bert(), kPairs, adapters_on(std::move(targets)));

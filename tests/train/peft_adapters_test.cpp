@@ -222,6 +222,43 @@ TEST_CASE("adapters that don't fit are refused with what differs", "[train]") {
   CHECK_THAT(adapter_failure({{"r", "four"}}, same), Contains("another type"));
 }
 
+TEST_CASE("adapters on a head that is trained in full are refused", "[train][regression]") {
+  const TemporaryDirectory scratch;
+  const PublishedNetwork published = adapted_network("bert_classifier");
+  model::ModelConfig config = adapted_config({"bert_classifier", {"query", "pooler.dense"}});
+  config.lora->modules_to_save = std::vector<std::string>{};
+  const auto model = built_adapted(config, published.input);
+  pretrained::export_adapters(*model, config, pretrained::model_info_of(*model, published.input.shape),
+                              {.directory = scratch.path()});
+  config.init_from = (scratch / "base_model").string();
+  config.lora->init_from = scratch.path().string();
+  CHECK_THAT(load_adapted(*built_adapted(config, published.input), config, published.input),
+             Catch::Contains("with adapters from"));
+  config.lora->modules_to_save = std::nullopt;
+  for (const model::InitPolicy policy : {model::InitPolicy::new_head, model::InitPolicy::partial}) {
+    config.init_policy = policy;
+    CHECK_THROWS_WITH(load_adapted(*built_adapted(config, published.input), config, published.input),
+                      Catch::Contains("bert.pooler.dense.lora_A.weight: in the file, but not in the model"));
+  }
+}
+
+TEST_CASE("a new head that adapters would leave frozen is refused", "[train][regression]") {
+  const TemporaryDirectory scratch;
+  const PublishedNetwork published = adapted_network("bert_classifier");
+  model::ModelConfig config = adapted_config({"bert_classifier", {"query"}});
+  checkpoint::TensorMap weights;
+  for (const model::NamedTensor& named :
+       model::named_parameters(*built_adapted({.network = config.network}, published.input)))
+    if (!named.name.starts_with("classifier.")) weights[named.name] = named.tensor.detach();
+  checkpoint::write_safetensors(scratch / "headless.safetensors", weights, {}, core::Durability::process);
+  config.init_from = (scratch / "headless.safetensors").string();
+  CHECK_THAT(load_adapted(*built_adapted(config, published.input), config, published.input),
+             Catch::Contains("newly initialized: classifier.weight"));
+  config.lora->modules_to_save = std::vector<std::string>{};
+  CHECK_THROWS_WITH(load_adapted(*built_adapted(config, published.input), config, published.input),
+                    Catch::Contains("classifier.weight: missing in the file, and frozen here"));
+}
+
 TEST_CASE("an embedding that the output layer shares can't be exported beside adapters", "[train]") {
   const TemporaryDirectory scratch;
   const PublishedNetwork published = adapted_network("gpt2");

@@ -53,7 +53,8 @@ class Loading {
  public:
   Loading(const model::ModelConfig& config, checkpoint::TensorMap tensors)
       : policy_(config.init_policy),
-        has_adapters_(config.lora && config.lora->init_from),
+        has_lora_(config.lora.has_value()),
+        has_adapters_(has_lora_ && config.lora->init_from),
         tensors_(std::move(tensors)) {
     for (const auto& [name, tensor] : tensors_) left_.insert(name);
   }
@@ -62,10 +63,10 @@ class Loading {
     const at::Tensor* found = find(name);
     // PyTorch's BatchNorm begins at 0, too, where an old file has none.
     if (found == nullptr && name.ends_with("num_batches_tracked")) return;
-    if (found == nullptr) return miss(name, name + ": missing in the file");
+    if (found == nullptr) return miss(name, decl, name + ": missing in the file");
     const c10::IntArrayRef shape = decl.shard ? c10::IntArrayRef(decl.shard->shape) : decl.value.sizes();
     if (found->sizes() != shape)
-      return miss(name,
+      return miss(name, decl,
                   name + ": " + shape_text(found->sizes()) + " in the file, " + shape_text(shape) + " in the model");
     if (!is_convertible(found->scalar_type(), decl.value.scalar_type())) {
       problems_.push_back(name + ": " + c10::toString(found->scalar_type()) + " in the file can't become " +
@@ -79,8 +80,10 @@ class Loading {
   void judge_rest() {
     for (const std::string& name : left_) {
       if (pretrained::is_known_extra(name) || repeats_another(name)) continue;
-      const bool may_be_left = policy_ == model::InitPolicy::partial ||
-                               (policy_ == model::InitPolicy::new_head && pretrained::is_of_head(name));
+      // Without one of its adapters, a network isn't the one that the file adapts.
+      const bool may_be_left = !(has_adapters_ && name.find(".lora_") != std::string::npos) &&
+                               (policy_ == model::InitPolicy::partial ||
+                                (policy_ == model::InitPolicy::new_head && pretrained::is_of_head(name)));
       if (may_be_left)
         unused_.push_back(name);
       else
@@ -114,17 +117,22 @@ class Loading {
     return false;
   }
 
-  void miss(const std::string& name, std::string problem) {
+  void miss(const std::string& name, const model::TensorDecl& decl, std::string problem) {
     if ((model::is_adapter(name) && !has_adapters_) || quantization::is_rounding(name)) return;
     const bool may_be_fresh = policy_ == model::InitPolicy::partial ||
                               (policy_ == model::InitPolicy::new_head && pretrained::is_of_head(name));
-    if (may_be_fresh)
+    // Adapters can't make up for a random head that stays as it is.
+    const bool stays_random = has_lora_ && policy_ != model::InitPolicy::partial && !decl.trainable;
+    if (may_be_fresh && stays_random)
+      problems_.push_back(problem + ", and frozen here; list it in model.lora.modules_to_save");
+    else if (may_be_fresh)
       fresh_.push_back(name);
     else
       problems_.push_back(std::move(problem));
   }
 
   model::InitPolicy policy_;
+  bool has_lora_;
   bool has_adapters_;  // which are loaded, too
   checkpoint::TensorMap tensors_;
   std::set<std::string> left_;     // names that no decl asked for
