@@ -1,9 +1,9 @@
 #include "pretrained/class_order.h"
 
-#include <strings.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
@@ -13,17 +13,26 @@
 namespace trainctl::pretrained {
 namespace {
 
-/// Returns the classes of config.json in the outputs' order; empty if it lists none.
-std::vector<std::string> published_classes(const nlohmann::json& config_json) {
+/// Returns the names of a list, or of a mapping from the numbers of outputs; empty if not each output has a name.
+std::vector<std::string> names_by_output(const nlohmann::json& classes) {
   std::vector<std::string> names;
-  const auto found = config_json.find("id2label");
-  if (found == config_json.end() || !found->is_object()) return {};
-  for (std::size_t i = 0; i < found->size(); ++i) {
-    const auto name = found->find(std::to_string(i));
-    if (name == found->end() || !name->is_string()) return {};
-    names.push_back(name->get<std::string>());
+  if (!classes.is_structured()) return {};
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const nlohmann::json name = classes.is_array() ? classes[i] : classes.value(std::to_string(i), nlohmann::json());
+    if (!name.is_string()) return {};
+    names.push_back(name.get<std::string>());
   }
   return names;
+}
+
+/// Returns the classes of transformers' or timm's config.json in the outputs' order; empty if it lists none.
+std::vector<std::string> published_classes(const nlohmann::json& config_json) {
+  const nlohmann::json none;
+  const nlohmann::json of_weights = config_json.value("pretrained_cfg", none);
+  for (const nlohmann::json& classes : {config_json.value("id2label", none), config_json.value("label_names", none),
+                                        of_weights.is_object() ? of_weights.value("label_names", none) : none})
+    if (std::vector<std::string> names = names_by_output(classes); !names.empty()) return names;
+  return {};
 }
 
 /// Returns the classes of the weights at `path`: config.json's, or those that a run of ours was trained with.
@@ -36,17 +45,36 @@ std::vector<std::string> classes_of(const std::filesystem::path& path) {
   return dataset::described_datasets(description, "").train->spec().class_names;
 }
 
-bool is_number_alone(const std::string& name, std::size_t place) {
-  return name == "LABEL_" + std::to_string(place) || name == std::to_string(place);
+/// Returns whether the names say no more than the outputs' places: LABEL_0, or 0 beside classes that are no such
+/// numbers.
+bool are_places(const std::vector<std::string>& theirs, const std::vector<std::string>& ours) {
+  const bool are_numbers_names = std::any_of(theirs.begin(), theirs.end(), [&](const std::string& name) {
+    return std::find(ours.begin(), ours.end(), name) != ours.end();
+  });
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    const std::string place = std::to_string(i);
+    if (theirs[i] != "LABEL_" + place && (theirs[i] != place || are_numbers_names)) return false;
+  }
+  return true;
+}
+
+/// Returns the names in lower case; none if these don't tell the classes apart.
+std::optional<std::vector<std::string>> in_lower_case(std::vector<std::string> names) {
+  for (std::string& name : names)
+    for (char& c : name)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  const std::set<std::string> distinct(names.begin(), names.end());
+  return distinct.size() == names.size() ? std::optional(std::move(names)) : std::nullopt;
 }
 
 /// Returns whether one of our classes is another output's of theirs.
 bool is_in_another_place(const std::vector<std::string>& theirs, const std::vector<std::string>& ours) {
-  for (std::size_t i = 0; i < ours.size(); ++i) {
-    const auto is_same = [&](const std::string& name) { return ::strcasecmp(name.c_str(), ours[i].c_str()) == 0; };
-    if (!is_same(theirs[i]) && std::any_of(theirs.begin(), theirs.end(), is_same)) return true;
-  }
-  return false;
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    if (theirs[i] != ours[i] && std::find(theirs.begin(), theirs.end(), ours[i]) != theirs.end()) return true;
+  const auto lower_theirs = in_lower_case(theirs);
+  const auto lower_ours = in_lower_case(ours);
+  const bool is_new_comparison = lower_theirs && lower_ours && (*lower_theirs != theirs || *lower_ours != ours);
+  return is_new_comparison && is_in_another_place(*lower_theirs, *lower_ours);
 }
 
 }  // namespace
@@ -55,9 +83,7 @@ void check_class_order(const std::filesystem::path& path, const std::vector<std:
   if (ours.empty()) return;
   const std::vector<std::string> theirs = classes_of(path);
   if (theirs.empty() || theirs.size() != ours.size() || theirs == ours) return;
-  bool are_numbers = true;
-  for (std::size_t i = 0; i < theirs.size(); ++i) are_numbers = are_numbers && is_number_alone(theirs[i], i);
-  if (are_numbers) return;
+  if (are_places(theirs, ours)) return;
   std::string list;
   for (const std::string& name : theirs) list += (list.empty() ? "" : ", ") + name;
   const bool is_permutation = std::is_permutation(theirs.begin(), theirs.end(), ours.begin(), ours.end());

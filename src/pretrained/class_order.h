@@ -11,8 +11,9 @@ namespace trainctl::pretrained {
 enum class ClassesBy { user, data };
 
 /// Throws Error if config.json, or the run, of the weights at `path` has one of the classes `ours` at another output.
-/// Every metric would be wrong, and no shape would differ. Upper and lower case are alike. With ClassesBy::data it
-/// throws for other names, too, since nobody says which output they are. LABEL_0 is no name.
+/// Every metric would be wrong, and no shape would differ. Case is ignored where it tells no classes apart. With
+/// ClassesBy::data it throws for other names, too, since nobody says which output they are. LABEL_0 is no name, nor is
+/// 0 beside classes that are no such numbers.
 void check_class_order(const std::filesystem::path& path, const std::vector<std::string>& ours, ClassesBy by);
 
 }  // namespace trainctl::pretrained

@@ -29,4 +29,34 @@ TEST_CASE("classes of a published network are the data's, or refused", "[pretrai
   CHECK(refusal(R"({"0": "LABEL_0", "1": "LABEL_1"})", {"a", "b"}, ClassesBy::data) == "no error");
 }
 
+TEST_CASE("classes that are numbers, or differ by case alone, have an order", "[pretrained][regression]") {
+  const TemporaryDirectory directory;
+  directory.write("model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
+  const auto refusal = [&](const std::string& id2label, const Names& ours) {
+    directory.write("config.json", R"({"model_type": "bert", "id2label": )" + id2label + "}");
+    return error_of([&] { check_class_order(directory.path(), ours, ClassesBy::user); });
+  };
+  const std::string numbers = R"({"0": "0", "1": "1", "2": "2"})";
+  CHECK_THAT(refusal(numbers, {"0", "2", "1"}), Contains("in another order: 0, 1, 2"));
+  CHECK(refusal(numbers, {"0", "1", "2"}) == "no error");
+  CHECK(refusal(numbers, {"a", "b", "c"}) == "no error");
+  const std::string cases = R"({"0": "us", "1": "US"})";
+  CHECK_THAT(refusal(cases, {"US", "us"}), Contains("in another order: us, US"));
+  CHECK(refusal(cases, {"us", "US"}) == "no error");
+  CHECK_THAT(refusal(R"({"0": "Pos", "1": "Neg"})", {"neg", "pos"}), Contains("in another order"));
+}
+
+TEST_CASE("classes in timm's config.json are compared", "[pretrained][regression]") {
+  const TemporaryDirectory directory;
+  directory.write("model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
+  const auto refusal = [&](const std::string& keys) {
+    directory.write("config.json", R"({"architecture": "resnet18", )" + keys + "}");
+    return error_of([&] { check_class_order(directory.path(), {"dog", "cat"}, ClassesBy::user); });
+  };
+  CHECK_THAT(refusal(R"("label_names": ["cat", "dog"])"), Contains("in another order: cat, dog"));
+  CHECK_THAT(refusal(R"("label_names": {"0": "cat", "1": "dog"})"), Contains("in another order"));
+  CHECK_THAT(refusal(R"("pretrained_cfg": {"label_names": ["cat", "dog"]})"), Contains("in another order"));
+  CHECK(refusal(R"("label_names": ["dog", "cat"])") == "no error");
+}
+
 }  // namespace trainctl::pretrained::class_order_test
