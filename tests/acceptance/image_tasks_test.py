@@ -185,6 +185,12 @@ class ImageTasks(unittest.TestCase):
         predicted, true = read_palette(self.root / answer["mask"]), [[int(cell == 1) for cell in row] for row in self.mask_of(3)]
         wrong = sum(a != b for rows in list(zip(predicted, true))[1:] for a, b in zip(*rows))
         self.assertLess(wrong, 12)
+        (self.root / "again").mkdir()
+        (self.root / "again/3.png").write_bytes((self.root / "images/3.png").read_bytes())
+        named = self.done("predict", config, "--checkpoint", self.root / "segmented", "images/3.png", "images/4.png", "again/3.png", "--masks", "batch").stdout
+        answers = [json.loads(line) for line in named.splitlines()]
+        self.assertEqual(["error" in one for one in answers], [False, False, True])
+        self.assertIn("that of an earlier input with the same name", answers[2]["error"])
         self.assertAlmostEqual(self.check_export(config, "segmented")["metrics"]["mean_iou"], summary["final_metrics"]["mean_iou"], 5)
         self.check_resume(config)
         one = json.loads(self.done("eval", config, "--checkpoint", self.root / "segmented", "--json").stdout)["metrics"]

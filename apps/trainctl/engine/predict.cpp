@@ -24,6 +24,11 @@ using Batch = std::vector<inference::PredictionInput>;
 /// Returns an answer for each input.
 using AnswerBatch = std::function<std::vector<Json>(const Batch& batch)>;
 
+/// Returns what stands for the answer to an input that has none.
+Json answer_of_error(const std::exception& error) {
+  return {{"error", core::as_error(error).what()}};
+}
+
 /// Gathers inputs into batches, and writes an answer to each, in their order.
 class Predictions {
  public:
@@ -31,7 +36,6 @@ class Predictions {
       : batch_size_(batch_size), answer_(std::move(answer)), writer_(writer) {}
 
   void add(NamedInput input) {
-    num_usable_ += input.content ? 1 : 0;
     waiting_ += input.content ? 1 : 0;
     inputs_.push_back(std::move(input));
     if (waiting_ >= batch_size_) flush();
@@ -49,6 +53,7 @@ class Predictions {
       Json line = {{"input", input.name}};
       if (input.line) line["line"] = *input.line;
       line.update(input.content ? found[next++] : Json{{"error", input.error}});
+      num_usable_ += line.contains("error") ? 0 : 1;
       writer_.write(line);
     }
     writer_.flush();
@@ -63,10 +68,7 @@ class Predictions {
     try {
       return answer_(batch);
     } catch (const std::exception& error) {
-      if (batch.size() == 1) {
-        --num_usable_;
-        return {Json{{"error", core::as_error(error).what()}}};
-      }
+      if (batch.size() == 1) return {answer_of_error(error)};
     }
     std::vector<Json> answers;
     for (const inference::PredictionInput& one : batch) answers.push_back(answers_to({one}).front());
@@ -96,7 +98,12 @@ std::vector<Json> answers_of_outputs(train::Run& run, const inference::Answers& 
   for (std::size_t i = 0; i < batch.size(); ++i) {
     at::Tensor row = outputs[static_cast<std::int64_t>(i)];
     if (row.dim() == 2) row = row.narrow(0, 0, static_cast<std::int64_t>(batch[i].encoding.ids.size()));
-    all.push_back(answers.of(row, batch[i]));
+    // Masks of the inputs before it are saved, so that the batch can't be answered again.
+    try {
+      all.push_back(answers.of(row, batch[i]));
+    } catch (const std::exception& error) {
+      all.push_back(answer_of_error(error));
+    }
   }
   return all;
 }
