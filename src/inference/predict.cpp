@@ -24,7 +24,13 @@ using Json = nlohmann::ordered_json;
 
 /// Rounds to float precision, so that output lines stay short.
 double rounded(double value) {
-  return std::isfinite(value) ? std::stod(nlohmann::json(static_cast<float>(value)).dump()) : value;
+  const auto single = static_cast<float>(value);
+  return std::isfinite(single) ? std::stod(nlohmann::json(single).dump()) : value;
+}
+
+/// JSON would have null for such values.
+void check_finite(const at::Tensor& output) {
+  if (!output.isfinite().all().item<bool>()) throw core::Error("the model's output has NaN or infinite values");
 }
 
 struct Likeliest {
@@ -34,7 +40,7 @@ struct Likeliest {
 
 /// Returns the classes with the highest probability first; `scores` [N] are logits.
 std::vector<Likeliest> likeliest(const at::Tensor& scores, std::int64_t top) {
-  if (!scores.isfinite().all().item<bool>()) throw core::Error("the model's output has NaN or infinite values");
+  check_finite(scores);
   const auto [values, indices] =
       at::topk(at::softmax(scores.to(at::kDouble), 0), std::min(top, scores.size(0)), 0, /*largest=*/true);
   std::vector<Likeliest> found;
@@ -69,7 +75,7 @@ class LabelAnswers final : public Answers {
   LabelAnswers(double threshold, AnswerOptions options) : threshold_(threshold), options_(std::move(options)) {}
 
   Json of(const at::Tensor& output, const PredictionInput&) const override {
-    if (!output.isfinite().all().item<bool>()) throw core::Error("the model's output has NaN or infinite values");
+    check_finite(output);
     const auto [scores, order] = at::sort(at::sigmoid(output.to(at::kDouble)), /*dim=*/0, /*descending=*/true);
     Json labels = Json::array();
     Json told = Json::object();
@@ -92,7 +98,7 @@ class MaskedPixelAnswers final : public Answers {
   explicit MaskedPixelAnswers(AnswerOptions options) : options_(std::move(options)) {}
 
   Json of(const at::Tensor& output, const PredictionInput& input) const override {
-    if (!output.isfinite().all().item<bool>()) throw core::Error("the model's output has NaN or infinite values");
+    check_finite(output);
     const at::Tensor classes = output.argmax(0);  // [H, W]
     const at::Tensor counts = at::bincount(classes.flatten(), {}, output.size(0));
     Json shares = Json::object();
@@ -115,6 +121,7 @@ class ValueAnswers final : public Answers {
   explicit ValueAnswers(dataset::Standardization labels) : labels_(labels) {}
 
   Json of(const at::Tensor& output, const PredictionInput&) const override {
+    check_finite(output);
     const double value = output[0].item<double>();
     // A mean that is far from 0 takes more digits than a float has.
     return {{"value", labels_ == dataset::kAsTheyAre ? rounded(value) : labels_.restored(value)}};
@@ -197,6 +204,7 @@ class NextTokenAnswers final : public Answers {
   explicit NextTokenAnswers(AnswerOptions options) : options_(std::move(options)) {}
 
   Json of(const at::Tensor& output, const PredictionInput& input) const override {
+    check_finite(output);
     const std::int64_t length = output.size(0);
     Json answer;
     if (length > 1) {

@@ -44,5 +44,15 @@ TEST_CASE("a mask has the likeliest class of each pixel, and goes where the call
   CHECK_FALSE(plain->of(scores, input).contains("mask"));
 }
 
+TEST_CASE("a number or a text whose outputs aren't finite has no answer", "[inference][regression]") {
+  const auto number = make_answers(task::RegressionConfig{}, {});
+  CHECK(number->of(at::tensor({2.5F}), {})["value"] == 2.5);
+  CHECK_THROWS_WITH(number->of(at::tensor({NAN}), {}), Catch::Contains("NaN"));
+  CHECK_THROWS_WITH(number->of(at::tensor({INFINITY}), {}), Catch::Contains("infinite"));
+  at::Tensor logits = at::zeros({2, 3});
+  logits[0][1].fill_(NAN);
+  CHECK_THROWS_WITH(make_answers(task::CausalLmConfig{}, {})->of(logits, {}), Catch::Contains("NaN"));
+}
+
 }  // namespace
 }  // namespace trainctl::inference
