@@ -98,6 +98,16 @@ TEST_CASE("runs are listed with state, steps, best metric and size", "[runs]") {
   CHECK(nlohmann::json::parse(format_json(list))["runs"].size() == 6);
 }
 
+TEST_CASE("a run that went on after its summary has no best value of before", "[runs]") {
+  const Runs runs;
+  runs.write("a", "{\"event\":\"step\",\"step\":96}\n", kFinished);
+  const RunList list = list_runs(runs.root());
+  REQUIRE(list.runs.size() == 1);
+  CHECK(list.runs[0].steps == 96);
+  CHECK_FALSE(list.runs[0].best);
+  CHECK_FALSE(list.runs[0].wall_s);
+}
+
 TEST_CASE("damaged runs are listed with what can be read, and others are no runs", "[runs]") {
   const Runs runs;
   runs.write("a", "{\"step\":3}\ngarbage\n{\"event\":\"step\",\"st", "{\"outcome\":");

@@ -1,7 +1,9 @@
 #include "tracking/trackers/delivery.h"
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -106,6 +108,49 @@ TEST_CASE("records that a rollback took back are left out", "[tracking]") {
   std::ofstream(directory / "metrics.jsonl", std::ios::app) << step_line(2, 7) << step_line(3, 7);
   while (delivery.deliver() > 0) continue;
   CHECK(content(directory / "metrics.csv") == kCsvHeader + csv_row(1) + csv_row(2, 7) + csv_row(3, 7));
+}
+
+TEST_CASE("records that go back in an order that no run writes are delivered all the same", "[tracking]") {
+  for (const auto& [lines, count] : std::vector<std::pair<std::string, std::int64_t>>{
+           {step_line(10) + step_line(12) + step_line(10, 1, "eval") + step_line(10, 2), 2},
+           {step_line(-5) + step_line(1), 1},
+           {R"({"event":"step","step":18446744073709551615,"loss":1})"
+            "\n" +
+                step_line(1),
+            1}}) {
+    CAPTURE(lines);
+    const TemporaryDirectory directory;
+    testing::write(directory / "metrics.jsonl", lines);
+    CHECK(deliver_csv(directory) == count);
+    CHECK(deliver_csv(directory) == 0);
+  }
+}
+
+TEST_CASE("a cursor of a stranger's run leads to no file outside of it, and a damaged one begins anew", "[tracking]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path run = directory / "run";
+  std::filesystem::create_directories(run / ".tracking");
+  std::filesystem::create_directories(run / "tensorboard");
+  testing::write(directory / "victim.txt", "mine");
+  testing::write(run / "metrics.jsonl", step_line(1));
+  const auto deliver = [&](const std::string& kind) {
+    Delivery delivery({.run_directory = run, .run_name = "demo", .target = {.kind = kind}});
+    return delivery.deliver();
+  };
+  for (const std::string kind : {"tensorboard", "wandb", "csv"}) {
+    CAPTURE(kind);
+    CHECK(deliver(kind) == 1);
+    nlohmann::ordered_json cursor = nlohmann::ordered_json::parse(content(run / ".tracking" / (kind + ".json")));
+    for (const auto& [key, value] : {std::pair("file", "../../victim.txt"), std::pair("folder", "../..")})
+      if (cursor["state"].contains(key)) cursor["state"][key] = value;
+    if (kind == "csv") cursor["state"] = nlohmann::ordered_json::object();
+    if (cursor["state"].contains("bytes")) cursor["state"]["bytes"] = 0;
+    testing::write(run / ".tracking" / (kind + ".json"), cursor.dump());
+    testing::write(run / "metrics.jsonl", step_line(1) + step_line(2));
+    CHECK(deliver(kind) == 2);
+    CHECK(content(directory / "victim.txt") == "mine");
+    testing::write(run / "metrics.jsonl", step_line(1));
+  }
 }
 
 TEST_CASE("a column that comes late is there from the first row", "[tracking]") {
