@@ -23,16 +23,25 @@ at::Tensor whole(const Checkpoint& checkpoint, const std::string& name) {
   return checkpoint.read_whole(name).at("");
 }
 
+/// Returns the tensor in double. Throws Error for a value that isn't finite, which the mean would take over.
+at::Tensor finite_values(const Checkpoint& checkpoint, const std::string& name) {
+  at::Tensor values = whole(checkpoint, name).to(at::kDouble);
+  if (!values.isfinite().all().item<bool>())
+    throw core::Error("tensor " + name + " of " + checkpoint.name() + " has values that are not finite")
+        .hint("average fewer checkpoints with --last, or remove this one: its training had diverged");
+  return values;
+}
+
 at::Tensor mean_of(const std::vector<Checkpoint>& checkpoints, const std::string& name) {
   const TensorRecord& record = checkpoints.front().tensors().at(name);
-  at::Tensor sum = whole(checkpoints.front(), name).to(at::kDouble);
+  at::Tensor sum = finite_values(checkpoints.front(), name);
   for (std::size_t i = 1; i < checkpoints.size(); ++i) {
     const auto found = checkpoints[i].tensors().find(name);
     if (found == checkpoints[i].tensors().end() || found->second.shape != record.shape ||
         found->second.dtype != record.dtype)
       throw core::Error(checkpoints[i].name() + " is of another model than " + checkpoints.front().name() + ": " +
                         name + " differs");
-    sum.add_(whole(checkpoints[i], name).to(at::kDouble));
+    sum.add_(finite_values(checkpoints[i], name));
   }
   return sum.div_(static_cast<double>(checkpoints.size())).to(record.dtype);
 }

@@ -11,7 +11,8 @@ enum class RunningStatistics { none, averaged };
 
 /// Writes a complete checkpoint into `directory`. Floating-point tensors of the model, its running statistics, and the
 /// run's moving averages are means, added in double. All else is that of the first of `sources`: counters, the
-/// optimizer and the place in the data. The result has no metrics. Sources of another model are an Error.
+/// optimizer and the place in the data. The result has no metrics. Sources of another model, and values in them
+/// that are not finite, are an Error.
 RunningStatistics write_average(const std::vector<std::filesystem::path>& sources,
                                 const std::filesystem::path& directory);
 

@@ -6,6 +6,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
@@ -76,5 +77,19 @@ TEST_CASE("checkpoints of different models have no average", "[checkpoint]") {
   CHECK_THROWS_WITH(write_average({directory.path() / "step_00000002", directory.path() / "step_00000001"},
                                   directory.path() / "average"),
                     Catch::Contains("model.weight differs"));
+  CHECK_FALSE(std::filesystem::exists(directory.path() / "average"));
+}
+
+TEST_CASE("a checkpoint whose weights are not finite has no average", "[checkpoint][regression]") {
+  const testing::TemporaryDirectory directory;
+  Saver saver(directory.path(), {});
+  ShownState state = state_of(1);
+  saver.save(state, {.step = 1});
+  state.tensors["ema.average.weight"].tensor.select(0, 2).fill_(std::numeric_limits<float>::quiet_NaN());
+  saver.save(state, {.step = 2});
+  saver.finish();
+  CHECK_THROWS_WITH(write_average({directory.path() / "step_00000001", directory.path() / "step_00000002"},
+                                  directory.path() / "average"),
+                    Catch::Contains("ema.average.weight") && Catch::Contains("step_00000002"));
   CHECK_FALSE(std::filesystem::exists(directory.path() / "average"));
 }
