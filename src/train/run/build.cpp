@@ -370,7 +370,9 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
       place_weights(*model, experiment, {input, device, channels_last, mesh->gradients(), rank.dry_run, notices});
   model::set_running_statistics(*model, statistics_updates(experiment.accumulation, step.micro_batches));
   activation_checkpointing::checkpoint_activations(*model, experiment.activation_checkpointing, device);
-  const auto companions = load_companions(experiment, *model, data, {device, channels_last, rank.dry_run, notices});
+  const auto companions =
+      load_companions(experiment, *model, data,
+                      {device, channels_last, static_cast<std::uint64_t>(experiment.seed), rank.dry_run, notices});
   const double peak_lr = scaled_lr(experiment, step.global_batch);
   const optimizer::RunLength length = run_length(experiment, *data.train, step.micro_batches);
   warn_of_schedule(experiment.optimizer.lr_scheduler, peak_lr, length, notices);

@@ -18,8 +18,7 @@ std::unique_ptr<model::Model> load_frozen(const model::ModelConfig& config, cons
   std::unique_ptr<model::Model> network = model::build(config, input);
   const bool reads_files = place.dry_run == nullptr;
   if (!reads_files && place.dry_run->checks_initial_weights) check_initial_weights(*network, config, input);
-  // The first values are overwritten.
-  model::materialize(*network, place.device, /*seed=*/0, place.channels_last && network->prefers_channels_last());
+  model::materialize(*network, place.device, place.seed, place.channels_last && network->prefers_channels_last());
   if (!reads_files) return network;
   try {
     load_initial_weights(*network, config, input, place.notices);

@@ -16,6 +16,7 @@ namespace trainctl::train {
 struct FrozenPlace {
   c10::Device device;
   bool channels_last = false;
+  std::uint64_t seed = 0;  // of the student's first values, which layers without weights in the file have too
   const DryRunSetup* dry_run = nullptr;  // null: files are read
   std::vector<tracking::Notice>& notices;
 };

@@ -1,0 +1,40 @@
+#include "train/run/frozen_network.h"
+
+#include "checkpoint/safetensors.h"
+#include "ranks.h"
+
+namespace trainctl::train {
+
+using namespace testing;
+
+TEST_CASE("layers that init_from lacks are the same in the student and in the reference of dpo",
+          "[train][regression]") {
+  const TemporaryDirectory directory;
+  experiment::Experiment experiment = experiment_of({.language_model = true}, 1);
+  experiment.seed = 8;
+  {
+    const std::unique_ptr<Run> other = build_run(experiment);
+    checkpoint::TensorMap tensors;
+    for (const model::NamedTensor& named : model::named_parameters(*other->model))
+      if (named.name.find(".h.1.") == std::string::npos) tensors.emplace(named.name, named.tensor.detach());
+    checkpoint::write_safetensors(directory.path() / "model.safetensors", tensors, {}, core::Durability::process);
+  }
+  experiment.seed = 7;
+  experiment.model.init_from = (directory.path() / "model.safetensors").string();
+  experiment.model.init_policy = model::InitPolicy::partial;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  experiment.task = task::DpoConfig{};
+  std::vector<tracking::Notice> notices;
+  const task::Companions companions =
+      load_companions(experiment, *run->model, run->data, {.device = at::kCPU, .seed = 7, .notices = notices});
+  REQUIRE(companions.reference);
+  const std::vector<model::NamedTensor> student = model::named_parameters(*run->model);
+  const std::vector<model::NamedTensor> reference = model::named_parameters(*companions.reference);
+  REQUIRE(reference.size() == student.size());
+  for (std::size_t i = 0; i < student.size(); ++i) {
+    CAPTURE(student[i].name);
+    CHECK(reference[i].tensor.equal(student[i].tensor));
+  }
+}
+
+}  // namespace trainctl::train
