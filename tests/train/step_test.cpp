@@ -114,4 +114,23 @@ TEST_CASE("a step with a non-finite batch leaves no trace when it is skipped", "
   CHECK(std::isfinite(run->window[0].item<double>()));
 }
 
+TEST_CASE("a step that overflows in fp16 leaves no trace, with one micro-batch or more", "[train][regression]") {
+  for (const std::int64_t micro_batches : {1, 2}) {
+    CAPTURE(micro_batches);
+    experiment::Experiment experiment = small_experiment();
+    experiment.accumulation.steps = micro_batches;
+    const std::unique_ptr<Run> run = build_run(experiment);
+    amp::AmpConfig config;
+    config.mode = amp::Precision::fp16;
+    run->scaler = amp::LossScaler(config, run->device);  // without fp16's rounding
+    run->data.train = std::make_unique<ChangedLoader>(std::move(run->data.train), [](dataset::Batch& batch) {
+      batch.inputs.select(0, 0).fill_(std::numeric_limits<float>::infinity());
+    });
+    Step step(*run);
+    const std::vector<at::Tensor> before = weights_of(*run);
+    CHECK(step(GradNorm::only_to_clip).skipped.item<float>() == 1);
+    CHECK(largest_difference(before, weights_of(*run)) == 0);
+  }
+}
+
 }  // namespace trainctl::train

@@ -66,8 +66,10 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   received_ = received;
   if (run_.quantized_training) run_.quantized_training->begin_step(run_.step);
   result.loss = at::zeros({}, run_.window.options());
-  const bool may_not_be = run_.experiment.train.on_non_finite == NonFinite::skip || run_.micro_batches > 1;
-  const BufferSnapshot kept(*run_.model, may_not_be ? BufferSnapshot::Keep::buffers : BufferSnapshot::Keep::nothing);
+  const bool may_be_skipped = run_.experiment.train.on_non_finite == NonFinite::skip || run_.scaler.is_active();
+  const bool may_be_abandoned = run_.micro_batches > 1;
+  const BufferSnapshot kept(
+      *run_.model, may_be_skipped || may_be_abandoned ? BufferSnapshot::Keep::buffers : BufferSnapshot::Keep::nothing);
   if (graph_) {
     run_by_graph(result);
   } else if (pipeline_) {
@@ -80,7 +82,7 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   }
   if (!graph_) update(grad_norm, result);
   add_to_window(result);
-  kept.restore_if(result.skipped);
+  if (may_be_skipped) kept.restore_if(result.skipped);
   run_.next_sample = run_.data.train->position();
   if (run_.steps_left_in_epoch(run_.next_sample.sample) == 0)  // whatever the data of a resumed run are
     run_.next_sample = {.epoch = run_.next_sample.epoch + 1, .sample = 0};
