@@ -44,6 +44,19 @@ std::string text_of(const ResumeRequest& wish) {
   return text.str();
 }
 
+/// Returns what begins anew on any rank. A rank knows of the parameters that it has a part of. All ranks call it.
+std::vector<std::string> begun_anew(const checkpoint::StateReader& reader, comm::Group& group) {
+  std::string mine;
+  for (const std::string& name : reader.begun_anew()) mine += name + "\n";
+  std::vector<std::string> all;
+  for (const std::string& text : checkpoint::gather_texts(group, mine)) {
+    std::istringstream lines(text);
+    for (std::string name; std::getline(lines, name);)
+      if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+  }
+  return all;
+}
+
 /// What a checkpoint is restored for: to go on with training, or to use the model.
 enum class Purpose { training, use };
 
@@ -61,7 +74,8 @@ void tell_differences(const checkpoint::Checkpoint& checkpoint, const checkpoint
   for (const std::string& name : reader.unused(&run.mesh->world()))
     sink.on(tracking::Notice{tracking::Level::warning,
                              "the checkpoint's " + name + " has no place in this run and is left out"});
-  if (const std::vector<std::string>& anew = reader.begun_anew(); purpose == Purpose::training && !anew.empty()) {
+  const std::vector<std::string> anew = begun_anew(reader, run.mesh->world());
+  if (purpose == Purpose::training && !anew.empty()) {
     constexpr std::size_t kMostNamed = 5;
     std::vector<std::string> named(anew.begin(), anew.begin() + std::min(std::ssize(anew), std::ptrdiff_t{kMostNamed}));
     if (anew.size() > kMostNamed) named.push_back(core::format_count(anew.size() - kMostNamed) + " more");
