@@ -232,6 +232,28 @@ TEST_CASE("what llama.cpp can't compute is refused by its key", "[exporters]") {
   model::LlamaConfig gelu = llama_of_two_layers();
   gelu.activation = model::GateActivation::gelu_tanh;
   CHECK(refusal(gelu).starts_with("model.activation: "));
+  model::LlamaConfig capped = small_gemma3();
+  capped.final_logit_softcapping = 3;
+  CHECK(refusal(capped).starts_with("model.final_logit_softcapping: "));
+  for (model::LlamaConfig gemma : {small_gemma(), small_gemma2()}) {
+    gemma.tie_embeddings = false;
+    CHECK(refusal(gemma).starts_with("model.tie_embeddings: "));
+  }
+}
+
+TEST_CASE("weights that a type can't express are refused by name, and leave no file", "[exporters][regression]") {
+  const TemporaryDirectory scratch;
+  for (const GgufType type : {GgufType::f16, GgufType::q8_0, GgufType::q4_0}) {
+    GgufFile file;
+    file.add("blk.0.ffn_up.weight", at::randn({2, 32}).mul(1e9), type);
+    CHECK_THROWS_WITH(file.write(scratch / "x.gguf"),
+                      Catch::Contains("blk.0.ffn_up.weight") && Catch::Contains("beyond"));
+    CHECK(std::filesystem::is_empty(scratch.path()));
+  }
+  GgufFile file;
+  file.add("blk.0.ffn_up.weight", at::randn({2, 32}).mul(1e9), GgufType::f32);
+  file.write(scratch / "x.gguf");
+  CHECK(std::filesystem::exists(scratch / "x.gguf"));
 }
 
 }  // namespace

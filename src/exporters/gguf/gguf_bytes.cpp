@@ -1,14 +1,18 @@
 // Values of tensors as GGUF stores them. Scales and rounding are those of ggml's reference (ggml-quants.c).
 #include <ATen/Parallel.h>
+#include <ATen/ops/abs.h>
+#include <ATen/ops/max.h>
 #include <c10/util/Half.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "exporters/gguf/gguf_file.h"
 #include "exporters/gguf/k_blocks.h"
 
@@ -97,6 +101,34 @@ std::string stored_bytes(const at::Tensor& values) {
   return {static_cast<const char*>(values.const_data_ptr()), values.nbytes()};
 }
 
+/// Returns the largest magnitude that a half, or a half as the scale of a block, can express.
+double largest_of(GgufType type) {
+  constexpr double kLargestHalf = 65504;
+  switch (type) {
+    case GgufType::f32:
+      return std::numeric_limits<double>::infinity();
+    case GgufType::f16:
+      return kLargestHalf;
+    case GgufType::q8_0:
+      return kLargestHalf * 127;
+    case GgufType::q5_0:
+      return kLargestHalf * 16;
+    case GgufType::q4_0:
+      return kLargestHalf * 8;
+    case GgufType::q4_k:
+      return kLargestHalf * 63;
+  }
+  throw std::logic_error("unknown type");
+}
+
+void check_range(const at::Tensor& values, GgufType type) {
+  const auto largest = values.numel() == 0 ? 0.0 : values.abs().max().item<double>();
+  if (largest <= largest_of(type)) return;
+  throw core::Error("a value of magnitude " + core::format_number(largest) + " is beyond the type's largest, " +
+                    core::format_number(largest_of(type)))
+      .hint("choose another type, such as f32, or look at the weights");
+}
+
 }  // namespace
 
 GgufType stored_type(const at::Tensor& tensor, GgufType wanted) {
@@ -108,6 +140,7 @@ GgufType stored_type(const at::Tensor& tensor, GgufType wanted) {
 
 std::string gguf_bytes(const at::Tensor& tensor, GgufType type) {
   const at::Tensor values = tensor.detach().cpu().to(at::kFloat).contiguous();
+  check_range(values, type);
   switch (type) {
     case GgufType::f32:
       return stored_bytes(values);

@@ -133,16 +133,29 @@ void GgufFile::write(const std::filesystem::path& path) const {
   head.append(padding_of(head.size()), '\0');
 
   const std::filesystem::path beside = path.string() + ".tmp";
-  std::ofstream file(beside, std::ios::binary | std::ios::trunc);
-  file << head;
-  for (const Entry& entry : tensors_) {
-    const std::string bytes = gguf_bytes(entry.tensor, entry.type);
-    core::ensure(bytes.size() == size_of(entry.tensor, entry.type), "a tensor's bytes are as many as its type says");
-    file << bytes << std::string(padding_of(bytes.size()), '\0');
+  try {
+    write_tensors(beside, head);
+    std::filesystem::rename(beside, path);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(beside, ignored);
+    throw;
   }
+}
+
+void GgufFile::write_tensors(const std::filesystem::path& path, const std::string& head) const {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << head;
+  for (const Entry& entry : tensors_) try {
+      const std::string bytes = gguf_bytes(entry.tensor, entry.type);
+      core::ensure(bytes.size() == size_of(entry.tensor, entry.type), "a tensor's bytes are as many as its type says");
+      file << bytes << std::string(padding_of(bytes.size()), '\0');
+    } catch (core::Error& error) {
+      error.during("writing the tensor " + entry.name);
+      throw;
+    }
   file.close();
-  if (!file) throw core::Error("cannot write " + beside.string()).hint("look at the space and the rights there");
-  std::filesystem::rename(beside, path);
+  if (!file) throw core::Error("cannot write " + path.string()).hint("look at the space and the rights there");
 }
 
 }  // namespace trainctl::exporters

@@ -20,7 +20,8 @@ enum class GgufType { f32, f16, q8_0, q5_0, q4_0, q4_k };
 /// Returns how a tensor is stored if `wanted` is asked for. Vectors are f32. Rows that blocks of 256 don't divide are
 /// q5_0 in place of q4_k, as in llama.cpp. Rows that blocks of 32 don't divide are f16.
 GgufType stored_type(const at::Tensor& tensor, GgufType wanted);
-/// Returns the bytes of a tensor, on the CPU, with its rows in order.
+/// Returns the bytes of a tensor, on the CPU, with its rows in order. Throws core::Error for values that the type would
+/// turn into infinity.
 std::string gguf_bytes(const at::Tensor& tensor, GgufType type);
 
 using GgufValue = std::variant<bool, std::uint32_t, float, std::string, std::vector<std::string>, std::vector<float>,
@@ -43,6 +44,8 @@ class GgufFile {
     at::Tensor tensor;
     GgufType type;
   };
+  void write_tensors(const std::filesystem::path& path, const std::string& head) const;
+
   std::vector<std::pair<std::string, GgufValue>> metadata_;
   std::vector<Entry> tensors_;
 };

@@ -77,6 +77,10 @@ void check_computable(const model::LlamaConfig& config, const std::string& archi
     throw not_computable("model.attention_bias", architecture + " has no such biases; expected none");
   if (architecture == "gemma2" && !(config.attn_logit_softcapping && config.final_logit_softcapping))
     throw not_computable("model.attn_logit_softcapping", "gemma2 always has both soft caps");
+  if (architecture == "gemma3" && config.final_logit_softcapping)
+    throw not_computable("model.final_logit_softcapping", "gemma3 has no soft cap beside sliding layers");
+  if ((architecture == "gemma" || architecture == "gemma2") && !config.tie_embeddings)
+    throw not_computable("model.tie_embeddings", "the output layer of " + architecture + " is the embedding");
   check_windows(config, architecture);
 }
 
