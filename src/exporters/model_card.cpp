@@ -156,7 +156,8 @@ Json model_json(const ModelCard& card) {
   if (!card.facts.class_names.empty()) json["classes"] = card.facts.class_names;
   if (!inputs.empty()) json["inputs"] = inputs;
   if (!inputs.empty()) json["output"] = card.signature.output;
-  if (card.max_length) json["max_length"] = *card.max_length;
+  if (card.encoding.max_length) json["max_length"] = *card.encoding.max_length;
+  if (card.encoding.special_tokens == tokenizer::SpecialTokens::leave_out) json["special_tokens"] = false;
   if (card.bytes_are_tokens) json["bytes_are_tokens"] = true;
   if (card.facts.roles.pad) json["pad"] = *card.facts.roles.pad;
   for (const dataset::TransformConfig& transform : card.facts.transforms)

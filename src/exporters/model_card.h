@@ -13,6 +13,7 @@
 #include "exporters/signature.h"
 #include "pretrained/model_info.h"
 #include "task/task.h"
+#include "tokenizer/tokenizer.h"
 
 namespace trainctl::exporters {
 
@@ -35,8 +36,8 @@ struct ModelCard {
   std::string
       quantization{};  // how it was brought to fewer bits: "static, 8 bits, affine activations"; empty: it is in floats
   pretrained::ModelInfo facts{};
-  std::int64_t num_outputs = 0;              // of the last axis
-  std::optional<std::int64_t> max_length{};  // tokens that longer texts are cut to
+  std::int64_t num_outputs = 0;         // of the last axis
+  tokenizer::EncodeOptions encoding{};  // of texts
   bool bytes_are_tokens = false;
   Signature signature{};  // of formats that have a graph
 };

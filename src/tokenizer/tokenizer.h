@@ -64,6 +64,8 @@ class Tokenizer {
   virtual SpecialTokenIds roles() const = 0;
   /// Changes when any id of any text may.
   virtual std::string fingerprint() const = 0;
+  /// Returns whether files beside a tokenizer.json change the ids of texts, which a program that reads it alone misses.
+  virtual bool is_changed_by_side_files() const = 0;
 };
 
 /// Loads a tokenizer.json, a vocab.txt, a SentencePiece .model, a tiktoken file, or an encoder.json or vocab.json with

@@ -27,6 +27,14 @@ train: {steps: 2, eval_every: 2}
 checkpoint: {every: 2}
 device: {kind: cpu}
 """
+TOKENS = """
+name: exported tokens
+dataset: {{kind: text_lm, train: {{files: [{directory}/lines.txt]}}, tokenizer: {directory}, seq_len: 8, batch_size: 2, num_workers: 1}}
+model: {{kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 16, vocab_size: 8}}
+task: {{kind: causal_lm}}
+train: {{steps: 1}}
+device: {{kind: cpu}}
+"""
 
 
 class Export(unittest.TestCase):
@@ -197,6 +205,45 @@ class Export(unittest.TestCase):
             self.assertEqual(served["label"], line["label"])
             self.assertAlmostEqual(served["scores"][line["label"]], line["score"], delta=1e-4)
         self.assertIn("error", answers[3])
+
+    def test_torchserves_handler_encodes_texts_and_pixels_as_predict_does(self):
+        try:
+            import numpy
+            import torch  # noqa: F401
+            from PIL import Image
+            from tokenizers import Tokenizer, models, pre_tokenizers, processors
+        except ImportError:
+            self.skipTest("no torch, Pillow or tokenizers")
+        spec = importlib.util.spec_from_file_location("handler", ROOT / "src/exporters/package/torchserve_handler.py")
+        handler = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(handler)
+        levels = numpy.array([[0, 255], [256, 65535]], dtype="uint16")
+        Image.fromarray(levels).save(self.root / "deep.png")
+        for channels in (1, 3):  # predict takes the upper eight bits
+            pixels = handler.image_of((self.root / "deep.png").read_bytes(), {"inputs": [{"shape": ["batch", channels, 2, 2]}]})
+            self.assertEqual((pixels * 255).round().int().tolist(), [[[0, 0], [1, 255]]] * channels)
+        directory = self.root / "beginning"
+        directory.mkdir()
+        tokenizer = Tokenizer(models.WordLevel({"<s>": 0, "a": 1, "b": 2}, unk_token="<s>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+        tokenizer.save(str(directory / "tokenizer.json"))
+        self.assertEqual(handler.Texts(str(directory), {})("a b")[0], [0, 1, 2])
+        self.assertEqual(handler.Texts(str(directory), {"special_tokens": False})("a b")[0], [1, 2])
+        (directory / "lines.txt").write_text("a b b a\n" * 40)
+        config = write_experiment(directory, TOKENS.format(directory=directory), "tokens.yaml")
+        trained = run("train", config, "--run-dir", directory / "run", cwd=ROOT)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        export = ("export", config, "--checkpoint", directory / "run", "--format", "mar", "--output", directory / "store")
+        exported = run(*export, cwd=ROOT)
+        self.assertEqual(exported.returncode, 0, exported.stderr)
+        with zipfile.ZipFile(directory / "store/exported_tokens.mar") as archive:
+            self.assertIs(json.loads(archive.read("model.json"))["special_tokens"], False)
+        added = {"content": "a b", "lstrip": False, "rstrip": False, "normalized": False, "single_word": False, "special": False}
+        (directory / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {"3": added}}))
+        refused = run(*export, cwd=ROOT)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("change its tokens", refused.stderr)
 
     def quantized(self, config, name, *arguments):
         result = run("quantize", config, "--checkpoint", self.root / config.stem, "--output", self.root / name, *arguments, cwd=ROOT)

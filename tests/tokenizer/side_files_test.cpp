@@ -212,6 +212,16 @@ TEST_CASE("T5's sentinels and added tokens are found beside a SentencePiece mode
   CHECK(Files({model}).load()->vocab_size() == 15);
 }
 
+TEST_CASE("a tokenizer.json is changed by side files that add tokens alone", "[tokenizer][regression]") {
+  const File json{"tokenizer.json",
+                  R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "Whitespace"},
+                      "model": {"type": "WordLevel", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "the": 1, "fox": 2}}})"};
+  CHECK_FALSE(Files({json}).load()->is_changed_by_side_files());
+  CHECK_FALSE(
+      Files({json, {"tokenizer_config.json", R"({"model_max_length": 8})"}}).load()->is_changed_by_side_files());
+  CHECK(Files({json, {"tokenizer_config.json", decoder(3, {"[ENT]"})}}).load()->is_changed_by_side_files());
+}
+
 TEST_CASE("text behind an added token of Llama begins with a space in the older class alone",
           "[tokenizer][regression]") {
   const auto llama = [](const std::string& legacy) {

@@ -21,6 +21,7 @@
 #include "gguf.h"
 #include "model/lora.h"
 #include "notice_printer.h"
+#include "prediction_inputs.h"
 #include "pretrained/adapter_file.h"
 #include "pretrained/export_adapters.h"
 #include "pretrained/export_weights.h"
@@ -134,7 +135,7 @@ void describe_graph(exporters::ModelCard& card, const cli::EngineCall& call, con
   if (!tokenizer) return;
   take_special_tokens(call, card);
   card.bytes_are_tokens = *tokenizer == "bytes";
-  card.max_length = config::facts_of(dataset.source).longest_text();
+  card.encoding = encoding_of(dataset, run.experiment.task);
 }
 
 model::ModelInput row_of(const model::ModelInput& batch, std::int64_t row) {
@@ -318,6 +319,10 @@ Written write_served(const CheckpointedRun& loaded, const cli::EngineCall& call,
     if (served.tokenizer.front().filename() != "tokenizer.json" || !fs::is_regular_file(served.tokenizer.front()))
       throw core::Error("TorchServe's handler reads a tokenizer.json, and " + path.string() + " has none")
           .hint("give --tokenizer, or export to onnx");
+    if (open_tokenizer(call)->is_changed_by_side_files())
+      throw core::Error("TorchServe's handler reads tokenizer.json alone, and files beside " +
+                        served.tokenizer.front().string() + " change its tokens")
+          .hint("save it anew with transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)");
   }
   Written written;
   written.files = triton ? exporters::write_triton_repository(*loaded.run->model, served, output)

@@ -75,17 +75,6 @@ class Images {
   const InputUse& use_;
 };
 
-/// Returns the options of tokenizing for this dataset and task.
-tokenizer::EncodeOptions encoding_of(const dataset::DatasetConfig& dataset, const task::TaskConfig& task) {
-  tokenizer::EncodeOptions options;
-  const model::Output output = config::traits_of(task).output;
-  // What is told of each token is told of all. What is told of a text is told of its beginning, as in training.
-  const bool is_of_tokens = output == model::Output::next_tokens || output == model::Output::per_token;
-  if (!is_of_tokens) options.max_length = config::facts_of(dataset.source).longest_text();
-  if (output == model::Output::next_tokens) options.special_tokens = tokenizer::SpecialTokens::leave_out;
-  return options;
-}
-
 void read_texts(const CheckpointedRun& loaded, const std::string& file, const tokenizer::Tokenizer& tokenizer,
                 const InputUse& use) {
   const experiment::Experiment& experiment = loaded.run->experiment;
@@ -137,6 +126,16 @@ Reader reader_of(const CheckpointedRun& loaded, const tokenizer::Tokenizer* toke
 }
 
 }  // namespace
+
+tokenizer::EncodeOptions encoding_of(const dataset::DatasetConfig& dataset, const task::TaskConfig& task) {
+  tokenizer::EncodeOptions options;
+  const model::Output output = config::traits_of(task).output;
+  // What is told of each token is told of all. What is told of a text is told of its beginning, as in training.
+  const bool is_of_tokens = output == model::Output::next_tokens || output == model::Output::per_token;
+  if (!is_of_tokens) options.max_length = config::facts_of(dataset.source).longest_text();
+  if (output == model::Output::next_tokens) options.special_tokens = tokenizer::SpecialTokens::leave_out;
+  return options;
+}
 
 void read_inputs(const CheckpointedRun& loaded, const std::vector<std::string>& files,
                  const tokenizer::Tokenizer* tokenizer, const InputUse& use) {

@@ -20,6 +20,9 @@ struct NamedInput {
   std::string error{};  // where there is no content
 };
 
+/// Returns the options of tokenizing for this dataset and task.
+tokenizer::EncodeOptions encoding_of(const dataset::DatasetConfig& dataset, const task::TaskConfig& task);
+
 using InputUse = std::function<void(NamedInput)>;
 
 /// A file that can't be read at all is one input with an error. `tokenizer`: of a network for texts, else null.

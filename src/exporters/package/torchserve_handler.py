@@ -11,7 +11,10 @@ def image_of(body, model):
     from PIL import Image
 
     channels, height, width = model["inputs"][0]["shape"][1:]
-    image = Image.open(io.BytesIO(body)).convert("L" if channels == 1 else "RGB")
+    image = Image.open(io.BytesIO(body))
+    if image.mode.startswith("I"):  # 16 bits, of which Pillow would clip all above 255
+        image = Image.fromarray((numpy.asarray(image).astype("uint16") >> 8).astype("uint8"))
+    image = image.convert("L" if channels == 1 else "RGB")
     for transform in model.get("transforms", []):
         if transform["kind"] == "resize":
             image = image.resize(resized(transform, image.size), Image.Resampling.BILINEAR)
@@ -45,6 +48,7 @@ class Texts:
 
     def __init__(self, directory, model):
         self.longest = model.get("max_length")
+        self.special_tokens = model.get("special_tokens", True)
         path = os.path.join(directory, "tokenizer.json")
         self.tokenizer = None
         if os.path.exists(path):
@@ -63,7 +67,7 @@ class Texts:
         if self.tokenizer is None:
             ids = list((text if pair is None else text + pair).encode())[: self.longest]
             return ids, [0] * len(ids)
-        encoding = self.tokenizer.encode(text, pair) if pair is not None else self.tokenizer.encode(text)
+        encoding = self.tokenizer.encode(text, pair, add_special_tokens=self.special_tokens)
         return encoding.ids, encoding.type_ids
 
 

@@ -260,6 +260,7 @@ class SentencePiece final : public Tokenizer {
 
   SpecialTokenIds roles() const override { return roles_; }
   std::string fingerprint() const override { return fingerprint_; }
+  bool is_changed_by_side_files() const override { return false; }
 
  private:
   static std::string valid(std::string_view text) {

@@ -157,6 +157,7 @@ class Pipeline final : public Tokenizer {
 
   SpecialTokenIds roles() const override { return parts_.roles; }
   std::string fingerprint() const override { return parts_.fingerprint; }
+  bool is_changed_by_side_files() const override { return parts_.is_changed_by_side_files; }
 
  private:
   static std::vector<AddedToken> keep_patterns(std::vector<AddedToken> tokens, bool normalized) {

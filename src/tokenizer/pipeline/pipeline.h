@@ -26,6 +26,7 @@ struct PipelineParts {
   std::unique_ptr<Decoder> decoder{};               // null: tokens with spaces between
   SpecialTokenIds roles{};
   std::string fingerprint{};
+  bool is_changed_by_side_files = false;  // of a tokenizer.json
 };
 
 std::unique_ptr<Tokenizer> make_pipeline(PipelineParts parts);
