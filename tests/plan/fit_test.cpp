@@ -57,7 +57,10 @@ TEST_CASE("the largest batch fits, and one sample more doesn't", "[plan]") {
 }
 
 TEST_CASE("the largest batch is found where the optimizer decides the peak", "[plan]") {
-  const std::vector<std::string> sets{"optimizer.fused=false", "model={kind: mlp, hidden: [2048, 2048]}"};
+  const std::vector<std::string> sets{
+      "optimizer.fused=false", "task={kind: classification}", "model={kind: mlp, hidden: [1024, 1024]}",
+      "dataset={kind: synthetic_images, num_samples: 100000, channels: 1, height: 8, width: 8, num_classes: 4, "
+      "batch_size: 2}"};
   const experiment::LoadedExperiment loaded = experiment_with(sets);
   const DryRunStep known = dry_run_step(loaded.experiment);
   const MemoryLimit room = room_of(known.at_peak.total() * 2);
