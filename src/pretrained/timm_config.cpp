@@ -1,6 +1,10 @@
+#include <cmath>
+#include <limits>
+
 #include "core/error.h"
 #include "core/text.h"
 #include "pretrained/hugging_face_config.h"
+#include "pretrained/image_frame.h"
 
 namespace trainctl::pretrained {
 namespace {
@@ -39,6 +43,14 @@ std::string timm_architecture(const model::VitConfig& config) {
   return config.embedding_norm ? "vit_base_patch16_clip_224" : "vit_base_patch16_224";
 }
 
+/// Returns the ratio of which timm makes the size: int(ratio * hidden_size).
+double mlp_ratio_of(const model::VitConfig& config) {
+  const auto hidden_size = static_cast<double>(config.hidden_size);
+  const double ratio = static_cast<double>(config.intermediate_size) / hidden_size;
+  const bool is_rounded_down = static_cast<std::int64_t>(ratio * hidden_size) < config.intermediate_size;
+  return is_rounded_down ? std::nextafter(ratio, std::numeric_limits<double>::infinity()) : ratio;
+}
+
 TimmModel timm_model(const model::VitConfig& config, const ModelInfo& facts) {
   check_vit(config);
   TimmModel model{.architecture = timm_architecture(config),
@@ -52,8 +64,7 @@ TimmModel timm_model(const model::VitConfig& config, const ModelInfo& facts) {
                                 {"embed_dim", config.hidden_size},
                                 {"depth", config.num_layers},
                                 {"num_heads", config.num_heads},
-                                {"mlp_ratio", static_cast<double>(config.intermediate_size) /
-                                                  static_cast<double>(config.hidden_size)},
+                                {"mlp_ratio", mlp_ratio_of(config)},
                                 {"class_token", config.class_token},
                                 {"global_pool", config.pool == model::VitPool::avg ? "avg" : "token"}}};
   if (config.activation != model::VitActivation::gelu)

@@ -180,6 +180,12 @@ TEST_CASE("what a layout can't express is refused before anything is written", "
           ExportLayout::timm);
 }
 
+TEST_CASE("the ratio in timm's config gives timm the whole size", "[pretrained][regression]") {
+  const model::VitConfig vit{.hidden_size = 28, .num_heads = 4, .intermediate_size = 61};  // 61.0 / 28 * 28 is below 61
+  const auto json = timm_config(vit, {.input_shape = {3, 32, 32}, .num_outputs = 5});
+  CHECK(static_cast<int>(28 * json["model_args"]["mlp_ratio"].get<double>()) == 61);
+}
+
 TEST_CASE("features that no family has are refused with their key", "[pretrained]") {
   const ModelInfo text{.input_shape = {24}, .vocab_size = 61, .num_outputs = 5};
   const ModelInfo images{.input_shape = {3, 32, 32}, .num_outputs = 5};
