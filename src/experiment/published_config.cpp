@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "config/flatten.h"
+#include "config/read.h"
+#include "config/write.h"
 #include "core/error.h"
 #include "core/hub_name.h"
 #include "core/text.h"
@@ -89,6 +92,27 @@ void adopt_published_config(const NetworkSection& section, config::Problems& pro
   } catch (const core::Error& error) {
     report(error.what());
   }
+}
+
+std::vector<std::string> timm_differences(const nlohmann::json& config_json, const model::NetworkConfig& network) {
+  if (!config_json.is_object() || config_json.contains("model_type")) return {};
+  std::optional<PublishedKeys> published = published_keys(config_json);
+  if (!published || published->kind != network.kind()) return {};
+  // What is classified is the user's choice, as is the classifier.
+  std::erase_if(published->keys, [](const PublishedKey& key) { return key.ours == "pool"; });
+  config::Node section = config::Node::mapping();
+  adopt(section, {.path = "config.json", .text = {}, .json = config_json}, published->keys);
+  config::Problems problems;
+  const auto described = config::read<model::ModelConfig>(section, problems, "model");
+  problems.throw_if_any();
+  const auto theirs = config::flatten(config::write(described));
+  const auto ours = config::flatten(config::write(model::ModelConfig{.network = network}));
+  std::vector<std::string> found;
+  for (const PublishedKey& key : published->keys)
+    if (theirs.at(key.ours) != ours.at(key.ours))
+      found.push_back(key.ours + " is " + theirs.at(key.ours) + " by timm's " + key.theirs + " and " +
+                      ours.at(key.ours) + " here (model." + key.ours + ")");
+  return found;
 }
 
 void adopt_published_start_token(config::Node& written, config::Problems& problems) {

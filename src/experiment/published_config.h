@@ -1,10 +1,13 @@
 // A network's kind and sizes from the config.json beside published weights.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "config/node.h"
 #include "config/problems.h"
+#include "model/config.h"
 
 namespace trainctl::experiment {
 
@@ -18,6 +21,10 @@ struct NetworkSection {
 /// Their origins are their lines in that file. Keys that it has stay as they are; if weights and keys differ, the
 /// weights' loader says so. Adds a problem if it has no kind and no config.json gives one.
 void adopt_published_config(const NetworkSection& section, config::Problems& problems);
+
+/// Returns where timm's config.json describes another network: "num_heads is 3 by timm's architecture and 4 here
+/// (model.num_heads)". Empty for a network of another kind, and for a config.json that isn't timm's.
+std::vector<std::string> timm_differences(const nlohmann::json& config_json, const model::NetworkConfig& network);
 
 /// Sets dataset.decoder_start_token_id, where the user leaves it to `auto`, to that of the config.json beside the
 /// weights of an encoder-decoder. Call after adopt_published_config(), which gives model.kind.

@@ -1,6 +1,7 @@
 #include "experiment/published_keys.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <type_traits>
@@ -308,18 +309,42 @@ std::optional<TimmVitName> parse_timm_vit(std::string_view architecture) {
   return std::nullopt;
 }
 
+/// An argument of timm.create_model with the value that networks here have; null: timm's default, or the name's.
+struct TimmArgument {
+  std::string_view key;
+  Json value = nullptr;
+};
+
+/// Refuses arguments that change what the network computes and that no key here takes. `taken` have such a key.
+void refuse_timm_arguments(const Json& arguments, const std::vector<std::string_view>& taken,
+                           const std::vector<TimmArgument>& fixed, Keys& keys) {
+  // They change training, the initial weights, or sizes that the weights have.
+  constexpr std::array<std::string_view, 14> kHarmless = {
+      "img_size",        "in_chans",       "num_classes",    "drop_rate",       "pos_drop_rate",
+      "patch_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate",  "drop_block_rate",
+      "zero_init_last",  "weight_init",    "fix_init",       "dynamic_img_size"};
+  for (const auto& [key, value] : arguments.items()) {
+    const auto is_it = [&key = key](std::string_view one) { return one == key; };
+    if (value.is_null() || std::ranges::any_of(taken, is_it) || std::ranges::any_of(kHarmless, is_it)) continue;
+    const auto known = std::ranges::find_if(fixed, [&](const TimmArgument& one) { return is_it(one.key); });
+    if (known != fixed.end() && known->value == value) continue;
+    keys.refused.push_back(
+        {"model_args", key + " " + value.dump().substr(0, 100) + " changes the network, and networks here have " +
+                           (known != fixed.end() ? known->value.dump() : "timm's default") + " alone"});
+  }
+}
+
 void take_timm_features(const TimmVitName& name, const Json& arguments, Keys& keys) {
   constexpr const char* kName = "architecture";
-  if (name.is_distilled) keys.set("distillation_token", kName, true);
-  if (name.is_clip) {
-    keys.set("patch_bias", kName, false);
-    keys.set("embedding_norm", kName, true);
-    keys.set("layer_norm_epsilon", kName, 1e-5);
-  }
-  if (const auto activation = arguments.find("act_layer"); activation != arguments.end())
-    keys.set("activation", "act_layer", *activation);
-  else if (name.has_quick_gelu)
-    keys.set("activation", kName, "quick_gelu");
+  keys.set("distillation_token", kName, name.is_distilled);
+  keys.set("patch_bias", kName, !name.is_clip);
+  keys.set("embedding_norm", kName, name.is_clip);
+  keys.set("layer_norm_epsilon", kName, name.is_clip ? 1e-5 : 1e-6);
+  const Json activation = arguments.value("act_layer", Json());
+  if (activation.is_null())
+    keys.set("activation", kName, name.has_quick_gelu ? "quick_gelu" : "gelu");
+  else
+    keys.set("activation", "act_layer", activation);
 }
 
 /// Takes the arguments of timm.create_model; those that are left out follow from the architecture's name. Returns
@@ -339,19 +364,52 @@ bool take_timm(Of<model::VitConfig>, std::string_view architecture, Keys& keys) 
   keys.set("hidden_size", kName, hidden_size);
   keys.set("num_layers", kName, given("depth", name->sizes->num_layers));
   keys.set("num_heads", kName, given("num_heads", name->sizes->num_heads));
-  keys.set("intermediate_size", kName, std::llround(width * static_cast<double>(hidden_size)));
+  keys.set("intermediate_size", kName, static_cast<std::int64_t>(width * static_cast<double>(hidden_size)));
   keys.set("patch_size", kName, given("patch_size", name->patch_size));
-  if (const auto token = arguments.find("class_token"); token != arguments.end())
-    keys.set("class_token", "class_token", *token);
+  keys.set("class_token", "class_token", arguments.value("class_token", true));
   take_timm_features(*name, arguments, keys);
+  refuse_timm_arguments(
+      arguments,
+      {"embed_dim", "depth", "num_heads", "mlp_ratio", "patch_size", "class_token", "global_pool", "act_layer"},
+      {{"qkv_bias", true},
+       {"proj_bias", true},
+       {"qk_norm", false},
+       {"scale_attn_norm", false},
+       {"scale_mlp_norm", false},
+       {"pos_embed", "learn"},
+       {"no_embed_class", false},
+       {"reg_tokens", 0},
+       {"pre_norm", name->is_clip},
+       {"final_norm", true},
+       {"pool_include_prefix", false},
+       {"dynamic_img_pad", false}},
+      keys);
   const Json pool = arguments.value("global_pool", keys.config().value("global_pool", Json("token")));
   keys.set("pool", name->is_distilled ? kName : "global_pool", name->is_distilled ? Json("distilled") : pool);
   return true;
 }
 
 template <int Depth>
-bool take_timm(Of<model::ResNetConfig<Depth>>, std::string_view architecture, Keys&) {
-  return architecture == model::ResNetConfig<Depth>::kind;
+bool take_timm(Of<model::ResNetConfig<Depth>>, std::string_view architecture, Keys& keys) {
+  if (architecture != model::ResNetConfig<Depth>::kind) return false;
+  keys.set("stem", "architecture", "imagenet");
+  Json arguments = {{"global_pool", keys.config().value("global_pool", Json())}};
+  arguments.update(keys.config().value("model_args", Json::object()));
+  refuse_timm_arguments(arguments, {},
+                        {{"output_stride", 32},
+                         {"global_pool", "avg"},
+                         {"cardinality", 1},
+                         {"base_width", 64},
+                         {"stem_width", 64},
+                         {"stem_type", ""},
+                         {"replace_stem_pool", false},
+                         {"block_reduce_first", 1},
+                         {"down_kernel_size", 1},
+                         {"avg_down", false},
+                         {"act_layer", "relu"},
+                         {"norm_layer", "batchnorm2d"}},
+                        keys);
+  return true;
 }
 
 /// The model_types of a network.

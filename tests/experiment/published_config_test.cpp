@@ -331,6 +331,42 @@ TEST_CASE("timm's config.json gives the kind by its architecture", "[experiment]
       experiment_from(folder, R"({"architecture": "resnet50", "num_classes": 1000})", "", kImages, "classification"));
 }
 
+TEST_CASE("arguments of timm that change the network are refused by name", "[experiment][regression]") {
+  const TemporaryDirectory folder;
+  const auto refused = [&](const std::string& architecture, const std::string& arguments) {
+    return failure(experiment_from(folder,
+                                   R"({"architecture": ")" + architecture + R"(", "model_args": )" + arguments + "}",
+                                   "", kImages, "classification"));
+  };
+  CHECK(refused("resnet18", R"({"act_layer": "silu"})").find("act_layer \"silu\" changes the network") !=
+        std::string::npos);
+  CHECK(refused("vit_tiny_patch16_224", R"({"qk_norm": true})").find("qk_norm true") != std::string::npos);
+  CHECK(refused("vit_tiny_patch16_224", R"({"later_feature": 2})").find("later_feature 2") != std::string::npos);
+  network_of<model::ResNetConfig<18>>(
+      experiment_from(folder, R"({"architecture": "resnet18", "model_args": {"in_chans": 1, "act_layer": "relu"}})", "",
+                      kImages, "classification"));
+  const auto vit = network_of<model::VitConfig>(
+      experiment_from(folder, R"({"architecture": "vit_tiny_patch16_224", "model_args": {"qkv_bias": true,
+                                  "img_size": 32, "embed_dim": 48, "mlp_ratio": 2.99}})",
+                      "", kImages, "classification"));
+  CHECK(vit.intermediate_size == 143);  // timm's int(48 * 2.99)
+}
+
+TEST_CASE("keys of the experiment are compared with timm's config.json", "[experiment][regression]") {
+  const auto config = nlohmann::json::parse(R"({"architecture": "vit_tiny_patch16_224"})");
+  model::VitConfig vit{.hidden_size = 192, .num_heads = 3, .intermediate_size = 768};
+  CHECK(timm_differences(config, vit).empty());
+  vit.num_heads = 4;
+  vit.layer_norm_epsilon = 1e-5;
+  vit.activation = model::VitActivation::quick_gelu;
+  vit.pool = model::VitPool::avg;
+  const std::vector<std::string> found = timm_differences(config, vit);
+  REQUIRE(found.size() == 3);
+  CHECK(found[0] == "num_heads is 3 by timm's architecture and 4 here (model.num_heads)");
+  CHECK(timm_differences(config, model::ResNetConfig<18>{}).empty());
+  CHECK(timm_differences({{"model_type", "vit"}}, vit).empty());
+}
+
 TEST_CASE("a kind that follows from nothing is asked for, with the reason", "[experiment]") {
   const TemporaryDirectory folder;
   const auto with = [&](const std::string& init_from) {

@@ -3,10 +3,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/copy.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <sstream>
 
 #include "core/error.h"
+#include "experiment/published_config.h"
 #include "model/lora.h"
 #include "pretrained/adapter_file.h"
 #include "pretrained/hugging_face_config.h"
@@ -144,7 +147,8 @@ class Loading {
 
 void check_config_json(const pretrained::WeightsSource& source, const model::ModelConfig& config,
                        const pretrained::ModelInfo& facts) {
-  const std::vector<std::string> found = pretrained::differences(source.config_json, config.network, facts);
+  std::vector<std::string> found = pretrained::differences(source.config_json, config.network, facts);
+  std::ranges::move(experiment::timm_differences(source.config_json, config.network), std::back_inserter(found));
   if (!found.empty())
     throw core::Error("the weights in " + source.from.string() + " are of another network:" + lines_of(found))
         .hint("set these keys as in config.json");
