@@ -73,12 +73,15 @@ checkpoint::TensorMap read_shards(const fs::path& path) {
 std::optional<WeightsSource> open_checkpoint(const fs::path& path) {
   std::vector<std::string> passed_over;
   const std::optional<checkpoint::Found> found = checkpoint::find_newest(path, &passed_over);
-  if (found)
+  if (found) {
+    const checkpoint::Checkpoint opened(found->path);
     return WeightsSource{.tensors = fs::exists(found->path / kWeights)
                                         ? checkpoint::read_safetensors(found->path / kWeights)
-                                        : checkpoint::Checkpoint(found->path).read_whole("model."),
+                                        : opened.read_whole("model."),
                          .from = found->path,
-                         .note = passed_over.empty() ? "" : "a newer one is damaged: " + passed_over.front()};
+                         .note = passed_over.empty() ? "" : "a newer one is damaged: " + passed_over.front(),
+                         .config = opened.info().config};
+  }
   if (passed_over.empty()) return std::nullopt;
   throw core::Error("no complete checkpoint in " + path.string() + ": " + passed_over.front())
       .hint("give another step or run directory, or weights in Hugging Face layout");

@@ -11,6 +11,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
+#include "config/flatten.h"
+#include "config/write.h"
 #include "core/error.h"
 #include "support/published_networks.h"
 #include "support/temporary_directory.h"
@@ -207,12 +209,13 @@ TEST_CASE("half precision becomes single; eight bits don't", "[train]") {
 }
 
 /// A run's checkpoint of these weights, in checkpoints/step_00000003.
-fs::path save_checkpoint(const TemporaryDirectory& scratch, model::Model& model) {
+fs::path save_checkpoint(const TemporaryDirectory& scratch, model::Model& model,
+                         const std::map<std::string, std::string>& config = {}) {
   checkpoint::ShownState state;
   for (const auto& [name, tensor] : tensors_of(model)) state.tensors["model." + name] = {tensor, {}};
   state.values["step"] = std::int64_t{3};
   checkpoint::Saver saver(scratch / "checkpoints", {});
-  saver.save(state, {.step = 3, .config = {}, .metrics = {}, .data_fingerprint = ""});
+  saver.save(state, {.step = 3, .config = config, .metrics = {}, .data_fingerprint = ""});
   saver.finish();
   return scratch / "checkpoints" / "step_00000003";
 }
@@ -235,6 +238,24 @@ TEST_CASE("a run's weights come from its run, checkpoints and step directories, 
   for (const fs::directory_entry& entry : fs::directory_iterator(step))
     if (entry.path().filename() != "model.safetensors") fs::remove(entry.path());
   CHECK(failure(gpt2, step).find("no complete checkpoint in " + step.string()) != std::string::npos);
+}
+
+TEST_CASE("keys with which a run's weights compute something else are told", "[train][regression]") {
+  const TemporaryDirectory scratch;
+  const PublishedNetwork gpt2 = network_of("gpt2");
+  const auto model = ready(gpt2);
+  model::ModelConfig config{.network = gpt2.network};
+  std::map<std::string, std::string> trained;
+  for (const auto& [key, value] : config::flatten(config::write(config))) trained["model." + key] = value;
+  trained["model.num_heads"] = "8";
+  trained["model.dropout"] = "0.3";
+  save_checkpoint(scratch, *model, trained);
+  config.init_from = scratch.path().string();
+  std::vector<tracking::Notice> notices;
+  load_initial_weights(*model, config, gpt2.input, notices);
+  REQUIRE(notices.size() == 2);
+  CHECK(notices[0].level == tracking::Level::warning);
+  CHECK_THAT(notices[0].text, Catch::EndsWith("were trained with other keys: model.num_heads: 8 -> 4"));
 }
 
 TEST_CASE("weights of PyTorch before 0.4.1, without num_batches_tracked, are loaded", "[train][regression]") {

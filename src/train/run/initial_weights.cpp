@@ -8,6 +8,8 @@
 #include <set>
 #include <sstream>
 
+#include "config/flatten.h"
+#include "config/write.h"
 #include "core/error.h"
 #include "experiment/published_config.h"
 #include "model/lora.h"
@@ -154,6 +156,34 @@ void check_config_json(const pretrained::WeightsSource& source, const model::Mod
         .hint("set these keys as in config.json");
 }
 
+/// Returns whether a network's key changes training, the first values, or a head's size alone.
+bool is_free_to_change(const std::string& key) {
+  return key.find("drop") != std::string::npos || key.find("init") != std::string::npos || key == "num_classes";
+}
+
+/// Warns of keys of the network that the run had with other values: most change no shape, and what weights compute.
+void tell_changed_keys(const pretrained::WeightsSource& source, const model::NetworkConfig& network,
+                       std::vector<tracking::Notice>& notices) {
+  const auto kind = source.config.find("model.kind");
+  if (kind == source.config.end() || kind->second != network.kind()) return;
+  const config::Node ours = network.visit([]<class Network>(const Network& one) {
+    if constexpr (config::ForPlugIns<Network>)
+      return config::Node::mapping();
+    else
+      return config::write(one);
+  });
+  std::vector<std::string> changed;
+  for (const auto& [key, value] : config::flatten(ours)) {
+    const auto was = source.config.find("model." + key);
+    if (was == source.config.end() || was->second == value || is_free_to_change(key)) continue;
+    if (was->second != "auto" && value != "auto")
+      changed.push_back("model." + key + ": " + was->second + " -> " + value);
+  }
+  if (!changed.empty())
+    notices.push_back({tracking::Level::warning, "the weights in " + source.from.string() +
+                                                     " were trained with other keys: " + words_of(changed)});
+}
+
 /// Returns what the user may do about tensors that don't fit.
 std::string advice(const model::ModelConfig& config) {
   if (config.lora && config.lora->init_from)
@@ -167,6 +197,7 @@ checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelCo
                                        const model::InputSpec& input, std::vector<tracking::Notice>& notices) {
   const pretrained::WeightsSource source = pretrained::open_weights(*config.init_from);
   check_config_json(source, config, pretrained::model_info_of(model, input.shape));
+  tell_changed_keys(source, config.network, notices);
   checkpoint::TensorMap tensors = pretrained::as_named_here(source.tensors, config.network, model);
   std::string from = source.from.string();
   if (config.lora && config.lora->init_from) {
