@@ -66,8 +66,13 @@ std::set<std::string> changed(const SplitModel& apart, const fs::path& base, con
   return names;
 }
 
-/// Returns the modules in transformers that have the named weights. peft wraps a whole classifier, whatever is named
-/// within it.
+/// Returns the module that peft wraps for a weight: a whole classifier, whatever is named within it.
+std::string wrapped_module(const std::string& weight) {
+  return weight.starts_with("classifier.") ? "classifier" : weight.substr(0, weight.rfind('.'));
+}
+
+/// Returns the modules in transformers that have the named weights, and those whose names end in theirs: peft wraps
+/// `pre_classifier`, too, where `classifier` is saved.
 std::set<std::string> modules_of(const std::set<std::string>& names, const TensorMap& weights,
                                  const model::NetworkConfig& network) {
   // Marks of no size, which are renamed, split and joined as the weights would be.
@@ -75,10 +80,15 @@ std::set<std::string> modules_of(const std::set<std::string>& names, const Tenso
   const at::Tensor zero = at::zeros({}, at::kByte);
   TensorMap marks;
   for (const auto& [name, tensor] : weights) marks[name] = (names.contains(name) ? one : zero).expand(tensor.sizes());
+  const TensorMap in_use = weights_in_use(marks, network);
+  std::set<std::string> named;
+  for (const auto& [name, mark] : in_use)
+    if (mark.any().item<bool>()) named.insert(wrapped_module(name));
   std::set<std::string> modules;
-  for (const auto& [name, mark] : weights_in_use(marks, network)) {
-    if (!mark.any().item<bool>()) continue;
-    modules.insert(name.starts_with("classifier.") ? "classifier" : name.substr(0, name.rfind('.')));
+  for (const auto& [name, mark] : in_use) {
+    const std::string module = wrapped_module(name);
+    const auto is_end = [&](const std::string& end) { return module.ends_with(end); };
+    if (std::any_of(named.begin(), named.end(), is_end)) modules.insert(module);
   }
   return modules;
 }

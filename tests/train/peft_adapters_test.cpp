@@ -222,6 +222,26 @@ TEST_CASE("adapters that don't fit are refused with what differs", "[train]") {
   CHECK_THAT(adapter_failure({{"r", "four"}}, same), Contains("another type"));
 }
 
+TEST_CASE("modules whose names end in a saved one's are exported, too", "[train][regression]") {
+  const TemporaryDirectory scratch;
+  const PublishedNetwork published = adapted_network("distilbert_classifier");
+  model::ModelConfig config = adapted_config({"distilbert_classifier", {"query"}});
+  config.lora->modules_to_save = std::vector<std::string>{"classifier"};
+  const pretrained::ModelInfo facts =
+      pretrained::model_info_of(*built_adapted({.network = config.network}, published.input), published.input.shape);
+  const auto base = built_adapted({.network = config.network}, published.input);
+  pretrained::export_weights(*base, config.network, facts, {.directory = scratch / "base"});
+  config.init_from = (scratch / "base").string();
+  const auto model = built_adapted(config, published.input);
+  load_adapted(*model, config, published.input);
+  fill_adapted(*model, /*trainable_alone=*/true);
+  pretrained::export_adapters(*model, config, facts, {.directory = scratch / "adapter", .base = scratch / "base"});
+  const auto written = nlohmann::json::parse(core::read_file(scratch / "adapter" / "adapter_config.json"));
+  CHECK(written["modules_to_save"] == nlohmann::json({"classifier", "pre_classifier"}));
+  CHECK(checkpoint::read_safetensors(scratch / "adapter" / "adapter_model.safetensors")
+            .contains("base_model.model.pre_classifier.weight"));
+}
+
 TEST_CASE("adapters on a head that is trained in full are refused", "[train][regression]") {
   const TemporaryDirectory scratch;
   const PublishedNetwork published = adapted_network("bert_classifier");
