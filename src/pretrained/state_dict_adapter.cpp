@@ -5,6 +5,7 @@
 #include <map>
 #include <regex>
 
+#include "core/error.h"
 #include "pretrained/transformers_names.h"
 
 namespace trainctl::pretrained {
@@ -69,12 +70,19 @@ checkpoint::TensorMap as_named_here(const checkpoint::TensorMap& published, cons
   const Shapes here = shapes_in(model);
   const std::map<std::string, std::string> with_branches = names_with_branches(here);
   checkpoint::TensorMap tensors;
+  std::map<std::string, std::string> names;  // in the file, by ours
   for (const auto& [name, tensor] : renamed_from_transformers(published, network)) {
     const std::string own = name_here(name, here, with_branches);
     const auto shape = here.find(own);
     // Where a file has both names, the exact one is meant; the other stays what it is called.
-    tensors[published.contains(own) ? name : own] =
-        shape == here.end() ? tensor : as_convolution(tensor, shape->second);
+    const std::string& key = published.contains(own) ? name : own;
+    const at::Tensor value = shape == here.end() ? tensor : as_convolution(tensor, shape->second);
+    const auto [place, is_new] = tensors.emplace(key, value);
+    if (is_new)
+      names[key] = name;
+    else if (place->second.scalar_type() != value.scalar_type() || !place->second.equal(value))
+      throw core::Error("the file has " + key + " twice with different values, as " + names.at(key) + " and " + name)
+          .hint("remove one of the two from the file");
   }
   return tensors;
 }

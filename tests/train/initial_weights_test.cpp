@@ -188,6 +188,20 @@ TEST_CASE("extras that are no weights, and the same tensor twice, are no problem
         std::string::npos);
 }
 
+TEST_CASE("two names of one tensor are refused if their values differ", "[train][regression]") {
+  const TemporaryDirectory scratch;
+  const PublishedNetwork bert = network_of("bert_classifier");
+  checkpoint::TensorMap tensors;
+  for (const auto& [name, tensor] : tensors_of(*ready(bert, 2)))
+    tensors[name.starts_with("bert.") ? name.substr(5) : name] = tensor;
+  tensors["embeddings.LayerNorm.gamma"] = tensors.at("embeddings.LayerNorm.weight").clone();
+  load(bert, *ready(bert), write(scratch, tensors));
+  tensors["embeddings.LayerNorm.gamma"].add_(1);
+  const std::string text = failure(bert, write(scratch, tensors));
+  CHECK(text.find("bert.embeddings.LayerNorm.weight twice with different values") != std::string::npos);
+  CHECK(text.find("embeddings.LayerNorm.gamma and embeddings.LayerNorm.weight") != std::string::npos);
+}
+
 TEST_CASE("half precision becomes single; eight bits don't", "[train]") {
   const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
