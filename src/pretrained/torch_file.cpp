@@ -139,8 +139,19 @@ std::optional<PickleId> find_key(const Pickle& pickle, PickleId id, std::string_
 
 struct StateDict {
   PickleId id = 0;
-  std::string key{};  // under which the file has it; empty: the file is it
+  std::string key{};     // under which the file has it; empty: the file is it
+  std::string others{};  // keys of other copies, such as an average of the weights: ", not 'state_dict_ema'"
 };
+
+/// Returns the keys of other dicts of tensors beside the one that is taken.
+std::string other_copies(const Pickle& pickle, PickleId taken) {
+  const std::vector<PickleId>& items = pickle[pickle.root].items;
+  std::string others;
+  for (std::size_t i = 0; i < items.size(); i += 2)
+    if (items[i + 1] != taken && pickle[items[i]].kind == PickleKind::text && has_tensors(pickle, items[i + 1]))
+      others += ", not '" + shown(pickle[items[i]].text) + "'";
+  return others;
+}
 
 /// Returns the model's state dict. A training checkpoint has it under a key, beside its optimizer's.
 StateDict find_state_dict(const Pickle& pickle) {
@@ -150,7 +161,7 @@ StateDict find_state_dict(const Pickle& pickle) {
     for (const std::string_view key : kKeys)
       if (const std::optional<PickleId> found = find_key(pickle, pickle.root, key);
           found && has_tensors(pickle, *found))
-        return {.id = *found, .key = std::string(key)};
+        return {.id = *found, .key = std::string(key), .others = other_copies(pickle, *found)};
     if (has_tensors(pickle, pickle.root)) return {.id = pickle.root};
   }
   throw core::Error("the file holds no state dict: expected a dict of tensors, or one under 'state_dict' or 'model'")
@@ -192,7 +203,7 @@ TorchFile read_content(const std::shared_ptr<core::MappedFile>& file, Content co
     read.tensors.insert_or_assign(name.text, storages.tensor(pickle, items[i + 1], name.text));
   }
   const std::string prefix = remove_wrappers(read.tensors);
-  if (!dict.key.empty()) read.note = "its '" + dict.key + "'";
+  if (!dict.key.empty()) read.note = "its '" + dict.key + "'" + dict.others;
   if (!prefix.empty()) read.note += (read.note.empty() ? "" : ", ") + ("without the prefix '" + prefix + "'");
   return read;
 }

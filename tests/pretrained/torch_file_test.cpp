@@ -54,12 +54,13 @@ TEST_CASE("files of torch.save give the tensors that PyTorch's weights_only load
                checkpoint::read_safetensors(expected.replace_extension("safetensors")));
     ++count;
   }
-  CHECK(count == 9);
+  CHECK(count == 10);
   CHECK(is_torch_weights(scratch / "state_dict.pth"));
   CHECK(is_torch_weights(scratch / "legacy.pth"));
   CHECK_FALSE(is_torch_weights(scratch / "state_dict.safetensors"));
   CHECK(read_torch_file(scratch / "state_dict.pth").note.empty());
   CHECK(read_torch_file(scratch / "model_key.pth").note == "its 'model'");
+  CHECK(read_torch_file(scratch / "averaged.pth").note == "its 'state_dict', not 'state_dict_ema'");
   CHECK(read_torch_file(scratch / "data_parallel.pth").note == "its 'state_dict', without the prefix 'module.'");
   CHECK(read_torch_file(scratch / "compiled.pth").note == "without the prefix '_orig_mod.module.'");
 }

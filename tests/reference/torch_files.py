@@ -50,6 +50,7 @@ def write_good(directory):
     cases = {"state_dict": (weights, weights, {}), "mixed": ({**mixed, **numbers(NEW_DTYPES)}, None, {}),
              "legacy": (mixed, None, {"_use_new_zipfile_serialization": False}),
              "data_parallel": ({**training, "state_dict": wrapped}, weights, {}), "model_key": ({**training, "model": weights}, weights, {}),
+             "averaged": ({**training, "state_dict": weights, "state_dict_ema": wrapped}, weights, {}),
              "compiled": ({"_orig_mod." + name: tensor for name, tensor in wrapped.items()}, weights, {})}
     cases |= {f"protocol{number}": (weights, weights, {"pickle_protocol": number}) for number in (3, 4, 5)}
     for name, (content, expected, options) in cases.items():
