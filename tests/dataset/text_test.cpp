@@ -323,6 +323,19 @@ TEST_CASE("texts are padded to their batch's longest, and batches hold similar l
   check_repeatable(config);
 }
 
+TEST_CASE("a max_length below the number of special tokens is refused", "[dataset]") {
+  const TemporaryDirectory directory;
+  DatasetConfig config = text_classes(directory, "label\tfirst\ttext\npets\tthe cat\ta dog\nmats\tthe mat\ta mat\n");
+  TextClassificationConfig classes = *config.source.get_if<TextClassificationConfig>();
+  classes.train.text_pair = "first";
+  classes.max_length = 2;
+  config.source = classes;
+  CHECK_THROWS_WITH(build(config, {}), Contains("dataset.max_length") && Contains("3 special tokens"));
+  classes.max_length = 4;
+  config.source = classes;
+  CHECK(build(config, {}).train->next()->inputs.size(1) == 4);
+}
+
 TEST_CASE("a share of labelled texts is kept for evaluation, another one with another seed", "[dataset]") {
   const TemporaryDirectory directory;
   DatasetConfig config = text_classes(directory, labelled(203));

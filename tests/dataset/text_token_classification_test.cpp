@@ -154,6 +154,15 @@ TEST_CASE("tags that are unknown or uncounted are named with their place", "[dat
   CHECK(values_of(data.train->next()->targets) == std::vector<std::int64_t>{-100, 0, 2, -100});
 }
 
+TEST_CASE("a max_length of sentences below the number of special tokens is refused", "[dataset]") {
+  const TemporaryDirectory directory;
+  DatasetConfig config = dataset_of(directory, directory.write("train.txt", "the O\ncat B-PET\n"));
+  TextTokenClassificationConfig kind = *config.source.get_if<TextTokenClassificationConfig>();
+  kind.max_length = 1;
+  config.source = kind;
+  CHECK_THROWS_WITH(build(config, {}), Contains("dataset.max_length") && Contains("2 special tokens"));
+}
+
 TEST_CASE("batches of tagged text are repeatable", "[dataset]") {
   const TemporaryDirectory directory;
   std::string rows;

@@ -1,5 +1,7 @@
 #include "dataset/text/language_source.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/text.h"
 
@@ -22,6 +24,16 @@ PreparedStores prepare_both(const Config& config, const tokenizer::Tokenizer& to
 
 std::shared_ptr<const tokenizer::Tokenizer> open_tokenizer(const std::string& name) {
   return name == "bytes" ? tokenizer::byte_tokenizer() : tokenizer::load_tokenizer(name);
+}
+
+void check_max_length(const tokenizer::Tokenizer& tokenizer, std::int64_t max_length, std::int64_t texts_per_row) {
+  const tokenizer::Encoding empty = texts_per_row == 2 ? tokenizer.encode_pair("", "", {}) : tokenizer.encode("", {});
+  const std::int64_t num_special = std::ranges::count(empty.is_special, 1);
+  if (num_special <= max_length) return;
+  throw core::Error("dataset.max_length: got " + core::format_count(max_length) + "; the tokenizer puts " +
+                    core::format_count(num_special) + " special tokens around " +
+                    (texts_per_row == 2 ? "a pair of texts" : "a text"))
+      .hint("a dataset.max_length above " + core::format_count(num_special) + ", with room for the text");
 }
 
 PrepareOptions prepare_options(const LoaderOptions& options) {

@@ -73,6 +73,10 @@ void check_sequences(const TokenRange& range, std::int64_t least, std::int64_t l
 /// `bytes`, or a file or directory.
 std::shared_ptr<const tokenizer::Tokenizer> open_tokenizer(const std::string& name);
 
+/// Refuses a dataset.max_length below the number of special tokens that the tokenizer puts around a row's texts: these
+/// tokens can't be cut.
+void check_max_length(const tokenizer::Tokenizer& tokenizer, std::int64_t max_length, std::int64_t texts_per_row);
+
 /// For opening a dataset.
 PrepareOptions prepare_options(const LoaderOptions& options);
 

@@ -55,6 +55,7 @@ StoreChunk tokenize(const tokenizer::Tokenizer& tokenizer, const std::vector<Row
     const tokenizer::Encoding encoding =
         pairs ? tokenizer.encode_pair(row.text, row.pair, options) : tokenizer.encode(row.text, options);
     if (encoding.ids.empty()) throw core::Error(row.place + ": the text has no tokens");
+    core::ensure(std::ssize(encoding.ids) <= max_length, "a row has at most dataset.max_length tokens");
     chunk.ids.insert(chunk.ids.end(), encoding.ids.begin(), encoding.ids.end());
     for (const std::int32_t type : encoding.type_ids) {
       if (type < 0 || type > 255)
@@ -131,6 +132,7 @@ PreparedStores prepare_stores(const TextClassificationConfig& config, const toke
                               const PrepareOptions& options) {
   // Without labels the classes are those of the rows.
   const auto prepare_one = [&](const LabelledText& files, const std::vector<std::string>& labels) {
+    check_max_length(tokenizer, config.max_length, files.text_pair ? 2 : 1);
     const auto write = [&](StoreWriter& writer) {
       const ClassNumbers classes(labels.empty() ? classes_in(files, config.label_type) : labels);
       writer.set_class_names(classes.names());

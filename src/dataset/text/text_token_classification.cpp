@@ -149,6 +149,7 @@ class SentenceTokenizer {
       const tokenizer::Encoding encoding = tokenizer_.encode(
           sentence.joined.text, {.special_tokens = tokenizer::SpecialTokens::add, .max_length = max_length_});
       if (encoding.ids.empty()) throw core::Error(sentence.place + ": the sentence has no tokens");
+      core::ensure(std::ssize(encoding.ids) <= max_length_, "a sentence has at most dataset.max_length tokens");
       chunk.ids.insert(chunk.ids.end(), encoding.ids.begin(), encoding.ids.end());
       labels_.append(encoding, sentence.joined.words, sentence.tags, chunk.labels);
       chunk.document_ends.push_back(chunk.ids.size());
@@ -178,6 +179,7 @@ std::string reading_of(const TextTokenClassificationConfig& config, const Tagged
 
 PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options) {
+  check_max_length(tokenizer, config.max_length, /*texts_per_row=*/1);
   // Without labels the classes are those of the sentences.
   const auto prepare_one = [&](const TaggedText& files, const std::vector<std::string>& labels) {
     const auto write = [&](StoreWriter& writer) {
