@@ -163,15 +163,23 @@ TEST_CASE("what a killed preparation left is removed, what a living one writes i
     fs::create_directories(path);
     core::write_file_atomically(path / "shard_00000.tokens", "half");
   }
+  const fs::path backup = small.cache() / ".backup-2024";
+  const fs::path with_notes = small.cache() / ".0123456789abcdee-4999997";
+  for (const fs::path& path : {backup, with_notes}) {
+    fs::create_directories(path);
+    core::write_file_atomically(path / "notes.txt", "mine");
+  }
   const PreparationLock other(small.cache(), "fedcba9876543210", [] {});
   small.prepare();
+  CHECK(fs::exists(backup / "notes.txt"));
+  CHECK(fs::exists(with_notes / "notes.txt"));
   CHECK_FALSE(fs::exists(abandoned));
   CHECK(fs::exists(alive));
   CHECK(fs::exists(foreign));
   int unfinished = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(small.cache()))
     unfinished += entry.path().filename().string().starts_with(".") ? 1 : 0;
-  CHECK(unfinished == 2);  // `alive` and its lock
+  CHECK(unfinished == 4);  // `alive` and its lock, and the two with notes
 }
 
 TEST_CASE("of several that need a store one makes it", "[dataset]") {

@@ -5,9 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "core/error.h"
@@ -38,12 +41,28 @@ Locking try_lock(int descriptor) {
   return errno == EWOULDBLOCK || errno == EINTR ? Locking::by_another : Locking::impossible;
 }
 
-/// Returns the store's name in ".name-1234"; none for other names.
+/// Returns the store's name in ".0123456789abcdef-1234", which is a checksum; none for other names.
 std::optional<std::string> unfinished_name(const std::string& file) {
-  const std::size_t dash = file.rfind('-');
-  if (!file.starts_with('.') || dash == std::string::npos || dash < 2 || dash + 1 == file.size()) return std::nullopt;
-  if (file.find_first_not_of("0123456789", dash + 1) != std::string::npos) return std::nullopt;
-  return file.substr(1, dash - 1);
+  constexpr std::size_t kDigits = 16;
+  constexpr std::size_t kDash = 1 + kDigits;
+  if (file.size() <= kDash + 1 || file.front() != '.' || file[kDash] != '-') return std::nullopt;
+  if (file.find_first_not_of("0123456789abcdef", 1) != kDash) return std::nullopt;
+  if (file.find_first_not_of("0123456789", kDash + 1) != std::string::npos) return std::nullopt;
+  return file.substr(1, kDigits);
+}
+
+/// Returns whether a directory, no link to one, holds nothing but files that StoreWriter writes.
+bool holds_store_files(const fs::directory_entry& directory) {
+  constexpr std::array<std::string_view, 5> kExtensions = {".tokens", ".starts", ".int64", ".bytes", ".int32"};
+  std::error_code unreadable;
+  if (!fs::is_directory(directory.symlink_status(unreadable))) return false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory.path(), unreadable)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_index = name == "index.json" || name == "index.json.tmp";
+    const bool is_part = std::ranges::find(kExtensions, entry.path().extension().string()) != kExtensions.end();
+    if (!fs::is_regular_file(entry.symlink_status(unreadable)) || !(is_index || is_part)) return false;
+  }
+  return !unreadable;
 }
 
 /// Removes an unfinished directory if no process holds its lock.
@@ -91,7 +110,7 @@ void remove_abandoned(const fs::path& cache_dir) {
   std::error_code unreadable;
   for (const fs::directory_entry& entry : fs::directory_iterator(cache_dir, unreadable)) {
     const std::optional<std::string> name = unfinished_name(entry.path().filename().string());
-    if (name && entry.is_directory(unreadable)) remove_if_abandoned(entry.path(), lock_path(cache_dir, *name));
+    if (name && holds_store_files(entry)) remove_if_abandoned(entry.path(), lock_path(cache_dir, *name));
   }
 }
 

@@ -24,7 +24,8 @@ class PreparationLock {
 /// Returns the directory of this process in which the holder of the lock of `cache_dir/name` writes, before the rename.
 std::filesystem::path unfinished_path(const std::filesystem::path& cache_dir, const std::string& name);
 
-/// Removes the unfinished directories of processes that are gone: those whose lock nobody holds.
+/// Removes the unfinished directories of processes that are gone: those whose lock nobody holds. Directories with
+/// another name, or with a file that no store has, stay.
 void remove_abandoned(const std::filesystem::path& cache_dir);
 
 }  // namespace trainctl::dataset
