@@ -3,6 +3,7 @@
 #include <bit>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.h"
 #include "support/temporary_directory.h"
@@ -148,6 +149,33 @@ TEST_CASE("a vocab.txt has the tokens of the files beside it", "[tokenizer][regr
   const auto plain = Files({kWords}).load();
   CHECK(plain->fingerprint() != listed->fingerprint());
   CHECK(plain->vocab_size() == 13);
+}
+
+TEST_CASE("fingerprints differ where files beside a vocabulary give other roles or tokens around texts",
+          "[tokenizer][regression]") {
+  const auto fingerprint = [](const File& file, const char* config) {
+    return Files({file, {"tokenizer_config.json", config}}).load()->fingerprint();
+  };
+  const std::string words = fingerprint(kWords, "{}");
+  CHECK(fingerprint(kWords, "{}") == words);
+  for (const char* config : {R"({"cls_token": "fox"})", R"({"sep_token": "the"})", R"({"unk_token": "fox"})",
+                             R"({"eos_token": "the"})", R"({"pad_token": "fox"})"}) {
+    CAPTURE(config);
+    CHECK(fingerprint(kWords, config) != words);
+  }
+  const File model{"tokenizer.model", llama_model()};
+  const std::string both = R"({"tokenizer_class": "LlamaTokenizer", "legacy": true, "add_prefix_space": true)";
+  std::set<std::string> pieces;
+  for (const std::string rest : {"}", R"(, "add_bos_token": true})", R"(, "add_eos_token": true})",
+                                 R"(, "add_bos_token": true, "add_eos_token": true})"})
+    pieces.insert(Files({model, {"tokenizer_config.json", both + rest}}).load()->fingerprint());
+  CHECK(pieces.size() == 4);
+  const File json{"tokenizer.json",
+                  R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "Whitespace"},
+                      "model": {"type": "WordLevel", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "the": 1, "fox": 2}}})"};
+  const char* const special = R"({"additional_special_tokens": ["the", "fox"], "eos_token": "the"})";
+  const char* const other = R"({"additional_special_tokens": ["the", "fox"], "eos_token": "fox"})";
+  CHECK(fingerprint(json, special) != fingerprint(json, other));
 }
 
 TEST_CASE("a vocabulary with merges has the tokens of the files beside it", "[tokenizer][regression]") {

@@ -76,16 +76,12 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
                   parts.added);
   require_plain_special_tokens(parts.added, tokenizer_class, path);
   parts.roles = roles_by_name(vocabulary, parts.added, parts.model->unknown());
-  SpecialTokenIds usual = parts.roles;
-  set_roles(tokenizer_config_beside(path), known, parts.added, usual);
   set_roles(config, known, parts.added, parts.roles);
   std::string changes = fingerprint_of({parts.added.begin() + static_cast<std::ptrdiff_t>(num_own), parts.added.end()});
   const std::vector<AddedToken> own(parts.added.begin(), parts.added.begin() + static_cast<std::ptrdiff_t>(num_own));
   if (fingerprint_of(own) != own_fingerprint) changes += ":own" + fingerprint_of(own);
   parts.is_changed_by_side_files = has_other_pipeline || !changes.empty();
   parts.fingerprint = "tokenizer.json:" + core::checksum(std::string_view(bytes)) + changes;
-  // Prepared texts have the end between documents.
-  if (parts.roles.end != usual.end) parts.fingerprint += ":end" + std::to_string(parts.roles.end.value_or(-1));
   if (has_other_pipeline) {
     const Json remade = {document["normalizer"], document["pre_tokenizer"], document["post_processor"],
                          document["model"]["unk_token"]};

@@ -16,6 +16,7 @@
 #include "tokenizer/formats/side_files.h"
 #include "tokenizer/model/unigram.h"
 #include "tokenizer/pipeline/char_offsets.h"
+#include "tokenizer/pipeline/pipeline.h"
 #include "tokenizer/post_processor/truncate.h"
 
 namespace trainctl::tokenizer {
@@ -184,6 +185,7 @@ class SentencePiece final : public Tokenizer {
       vocab_size_ = std::max(vocab_size_, static_cast<std::int64_t>(token.id) + 1);
       added_by_id_[static_cast<std::int32_t>(token.id)] = &token;
     }
+    fingerprint_ += fingerprint_of_special_tokens(*this);
   }
 
   Encoding encode(std::string_view text, const EncodeOptions& options) const override {

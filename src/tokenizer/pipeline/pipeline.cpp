@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/utf8.h"
 #include "tokenizer/pipeline/char_offsets.h"
 #include "tokenizer/post_processor/truncate.h"
@@ -90,6 +91,7 @@ class Pipeline final : public Tokenizer {
     if (parts_.post_processor != nullptr && parts_.post_processor->trims_offsets())
       for (std::uint32_t id = 0; id < vocabulary().end(); ++id)
         spaces_.push_back(token_spaces(vocabulary().text(id), *parts_.characters));
+    parts_.fingerprint += fingerprint_of_special_tokens(*this);
   }
 
   Encoding encode(std::string_view text, const EncodeOptions& options) const override {
@@ -268,6 +270,19 @@ class Pipeline final : public Tokenizer {
 };
 
 }  // namespace
+
+std::string fingerprint_of_special_tokens(const Tokenizer& tokenizer) {
+  std::string all;
+  const SpecialTokenIds roles = tokenizer.roles();
+  for (const auto& role : {roles.pad, roles.unknown, roles.begin, roles.end, roles.mask})
+    all += std::to_string(role.value_or(-1)) + " ";
+  for (const Encoding& around : {tokenizer.encode("", {}), tokenizer.encode_pair("", "", {})}) {
+    all += "around ";
+    for (std::size_t i = 0; i < around.ids.size(); ++i)
+      all += std::to_string(around.ids[i]) + ":" + std::to_string(around.type_ids[i]) + " ";
+  }
+  return ":" + core::checksum(std::string_view(all));
+}
 
 std::unique_ptr<Tokenizer> make_pipeline(PipelineParts parts) {
   return std::make_unique<Pipeline>(std::move(parts));

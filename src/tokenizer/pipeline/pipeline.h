@@ -29,7 +29,12 @@ struct PipelineParts {
   bool is_changed_by_side_files = false;  // of a tokenizer.json
 };
 
+/// Appends to the parts' fingerprint that of the roles and of the tokens around texts.
 std::unique_ptr<Tokenizer> make_pipeline(PipelineParts parts);
+
+/// Returns a text that differs where a role or a token around one text or two does. Files beside a vocabulary give
+/// them.
+std::string fingerprint_of_special_tokens(const Tokenizer& tokenizer);
 
 /// What the names of tokens say about their roles ("[PAD]", "<s>", …).
 SpecialTokenIds roles_by_name(const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
