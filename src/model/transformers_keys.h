@@ -80,6 +80,15 @@ inline void refuse_other_feed_forward(const nlohmann::json& config, std::vector<
                                            ", as feed_forward_proj is " + form.dump()});
 }
 
+/// Adds the class of a CLIP whose classifier takes the mean of the patches, without the class token and the last norm.
+inline void refuse_mean_of_clip(const nlohmann::json& config, std::vector<RefusedKey>& refused) {
+  const nlohmann::json classes = config.value("architectures", nlohmann::json::array());
+  if (std::find(classes.begin(), classes.end(), "CLIPForImageClassification") != classes.end())
+    refused.push_back({"architectures",
+                       "transformers classifies the mean of the patches before the last LayerNorm, and vit has no such "
+                       "classifier; expected CLIPModel or CLIPVisionModel, such as the one that it was tuned from"});
+}
+
 }  // namespace detail
 
 /// Returns the keys that ask for what the network of a model_type can't do here. Those of the families of llama are
@@ -96,6 +105,7 @@ inline std::vector<RefusedKey> refused_fixed_keys(const nlohmann::json& config) 
       refused.push_back({std::string(fixed.key), std::string(fixed.reason)});
   }
   if (*type == "t5") detail::refuse_other_feed_forward(config, refused);
+  if (*type == "clip" || *type == "clip_vision_model") detail::refuse_mean_of_clip(config, refused);
   if (const auto quantized = config.find("quantization_config"); quantized != config.end() && !quantized->is_null())
     refused.push_back({"quantization_config", "weights are read in floating point alone; save them dequantized"});
   return refused;

@@ -156,8 +156,11 @@ std::vector<std::string> differences(const nlohmann::json& config_json, const mo
                                      const ModelInfo& facts) {
   if (!config_json.is_object()) return {};
   // CLIP has two towers, of which the image tower is a network here.
-  if (config_json.value("model_type", nlohmann::json()) == "clip")
-    return differences(config_json.value("vision_config", nlohmann::json()), network, facts);
+  if (config_json.value("model_type", nlohmann::json()) == "clip") {
+    auto found = differences(config_json.value("vision_config", nlohmann::json()), network, facts);
+    for (const model::RefusedKey& refused : model::refused_fixed_keys(config_json)) found.push_back(refusal(refused));
+    return found;
+  }
   return network.visit([&](const auto& config) { return differences_of(config_json, config, facts); });
 }
 

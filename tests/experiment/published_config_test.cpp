@@ -214,6 +214,19 @@ TEST_CASE("DeiT and CLIP's image tower give the features of vit", "[experiment]"
             .find("config.json:1:37: model.activation: ") != std::string::npos);
 }
 
+TEST_CASE("a CLIP that classifies the mean of its patches is refused", "[experiment][regression]") {
+  const TemporaryDirectory folder;
+  for (const std::string type : {"clip", "clip_vision_model"}) {
+    const auto with_class = [&](const std::string& name) {
+      const std::string json = "{\"model_type\": \"" + type + "\",\n\"architectures\": [\"" + name + "\"]}";
+      return failure(experiment_from(folder, json, "", kImages, "classification"));
+    };
+    CHECK(with_class("CLIPForImageClassification").find("config.json:2:1: model.init_from: architectures ") !=
+          std::string::npos);
+    CHECK(with_class("CLIPVisionModel").empty());
+  }
+}
+
 TEST_CASE("config.json gives both forms of T5, as transformers wrote them before version 5 and since", "[experiment]") {
   const TemporaryDirectory folder;
   const std::string sizes =
