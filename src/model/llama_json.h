@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/llama_families.h"
@@ -40,12 +41,15 @@ inline void state_windows(Json& config, const LlamaFamily& family) {
   if (!config.contains("layer_types") || !config["layer_types"].is_array()) {
     // transformers' Gemma 2 has no such key.
     const bool has_pattern = family.qk_norm == Feature::always;
-    const std::int64_t pattern = has_pattern ? config.value("sliding_window_pattern", std::int64_t{6}) : 2;
+    const std::int64_t pattern =
+        has_pattern ? std::max(config.value("sliding_window_pattern", std::int64_t{6}), std::int64_t{1}) : 2;
     const std::int64_t first = config.value("max_window_layers", std::int64_t{28});
+    const Json rotation = config.value("no_rope_layers", Json::array());
+    const auto has_no_rope = [&](std::size_t i) { return i < rotation.size() && rotation.at(i) == 0; };
     config["layer_types"] = Json::array();
     for (std::int64_t i = 0; i < num_layers; ++i) {
       const bool slides = family.is_gemma == Feature::always             ? (i + 1) % pattern != 0
-                          : family.layers_without_rope != Feature::never ? config["no_rope_layers"].at(i) == 0
+                          : family.layers_without_rope != Feature::never ? has_no_rope(static_cast<std::size_t>(i))
                                                                          : i >= first;
       config["layer_types"].push_back(slides && !config["sliding_window"].is_null() ? "sliding_attention"
                                                                                     : "full_attention");
@@ -57,8 +61,9 @@ inline void state_windows(Json& config, const LlamaFamily& family) {
 
 /// Sets `no_rope_layers`, in which 1 says that a layer has rotary positions.
 inline void state_rotation(Json& config, const LlamaFamily& family) {
-  if (family.layers_without_rope == Feature::never || config.contains("no_rope_layers")) return;
-  const std::int64_t interval = config.value("no_rope_layer_interval", std::int64_t{4});
+  const bool is_given = config.contains("no_rope_layers") && !config["no_rope_layers"].is_null();
+  if (family.layers_without_rope == Feature::never || is_given) return;
+  const std::int64_t interval = std::max(config.value("no_rope_layer_interval", std::int64_t{4}), std::int64_t{1});
   config["no_rope_layers"] = Json::array();
   for (std::int64_t i = 0; i < num_layers_of(config); ++i)
     config["no_rope_layers"].push_back((i + 1) % interval == 0 ? 0 : 1);
@@ -69,7 +74,7 @@ inline Json rope_of(const Json& config, const LlamaFamily& family, const char* l
   Json rope = Json::object();
   // transformers prefers the older key, and then reads nothing of the newer one.
   for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (const auto found = config.find(key); rope.empty() && found != config.end() && found->is_object())
+    if (const auto found = config.find(key); rope.empty() && found != config.end() && !found->is_null())
       rope = found->contains(layer_type) ? found->at(layer_type) : *found;
   for (const char* other : {"full_attention", "sliding_attention"}) rope.erase(other);
   if (!rope.contains("rope_type")) rope["rope_type"] = rope.value("type", Json("default"));
@@ -170,8 +175,23 @@ inline std::vector<RefusedKey> refused_keys(const nlohmann::json& config, const 
     if (is_set(key)) refuse(key, "dropout is of attention weights alone; expected 0");
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"})
     if (is_set(key)) refuse(key, "layers have no experts; expected a dense network");
+  const bool has_pattern = family.is_gemma == Feature::always && family.qk_norm == Feature::always;
+  const bool has_interval = family.layers_without_rope != Feature::never;
+  for (const auto& [key, is_read] :
+       {std::pair("sliding_window_pattern", has_pattern), std::pair("no_rope_layer_interval", has_interval)})
+    if (const auto value = config.find(key); is_read && value != config.end() && *value < 1)
+      refuse(key, "expected a number of layers, at least 1");
+  const auto lacks_layers = [&](const char* key) {
+    const auto list = config.find(key);
+    const auto layers = config.find("num_hidden_layers");
+    return list != config.end() && list->is_array() && layers != config.end() && layers->is_number() &&
+           list->size() != static_cast<std::size_t>(detail::num_layers_of(config));
+  };
+  for (const char* key : {"layer_types", "no_rope_layers"})
+    if (lacks_layers(key))
+      refuse(key, "expected one for each of the layers, num_hidden_layers " + config["num_hidden_layers"].dump());
   for (const nlohmann::json& layer : config.value("layer_types", nlohmann::json::array()))
-    if (layer != "full_attention" && layer != "sliding_attention") {
+    if (layer != "full_attention" && layer != "sliding_attention" && !lacks_layers("layer_types")) {
       refuse("layer_types", "expected full_attention and sliding_attention");
       break;
     }

@@ -140,10 +140,27 @@ TEST_CASE("what no network here can do is refused by its key", "[experiment]") {
   CHECK(failure(R"("model_type": "llama", "num_local_experts": 8)").find("num_local_experts 8: ") != std::string::npos);
   CHECK(failure(R"("model_type": "qwen3_moe")").find("has model_type \"qwen3_moe\"; expected a model_type of ") !=
         std::string::npos);
-  CHECK(failure(R"("model_type": "qwen2", "use_sliding_window": true, "layer_types": ["chunked_attention"])")
-            .find("layer_types [\"chunked_attention\"]: ") != std::string::npos);
+  CHECK(failure(R"("model_type": "qwen2", "use_sliding_window": true, "layer_types": ["chunked_attention",
+    "full_attention", "full_attention", "full_attention", "full_attention", "full_attention"])")
+            .find("layer_types [\"chunked_attention\",") != std::string::npos);
   CHECK(failure(R"("model_type": "gemma3_text", "sliding_window_pattern": "six")").find("of another type") !=
         std::string::npos);
+}
+
+TEST_CASE("counts and lists of layers that no network can have are refused by their keys", "[experiment][regression]") {
+  const auto refuses = [](const std::string& family, const std::string& key, const std::string& value) {
+    const std::string text = failure("\"model_type\": \"" + family + "\", \"" + key + "\": " + value);
+    INFO(key << " " << value << " gives " << text);
+    return text.find("model.init_from: " + key + " " + value + ": expected ") != std::string::npos;
+  };
+  CHECK(refuses("gemma3_text", "sliding_window_pattern", "0"));
+  CHECK(refuses("gemma3_text", "sliding_window_pattern", "-1"));
+  CHECK(refuses("smollm3", "no_rope_layer_interval", "0"));
+  CHECK(refuses("smollm3", "no_rope_layers", "[]"));
+  CHECK(refuses("smollm3", "no_rope_layers", "[1,0]"));
+  CHECK(refuses("gemma2", "layer_types", "[]"));
+  CHECK(refuses("gemma2", "layer_types", "[\"full_attention\"]"));
+  CHECK(failure(R"("model_type": "llama", "rope_scaling": "linear")").find("of another type") != std::string::npos);
 }
 
 TEST_CASE("ranks that share sequences can't limit scores", "[experiment]") {
