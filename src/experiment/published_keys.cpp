@@ -135,14 +135,18 @@ void take_rope(const Json& rope, Keys& keys) {
            std::move(scaling));
 }
 
-/// Returns the shortest pattern that gives the list when it repeats.
+/// Returns the shortest pattern that gives the list when it repeats, by the failure function of Knuth, Morris and
+/// Pratt.
 Json pattern_of(const Json& list) {
-  for (std::size_t period = 1; period < list.size(); ++period) {
-    bool repeats = true;
-    for (std::size_t i = period; i < list.size() && repeats; ++i) repeats = list[i] == list[i - period];
-    if (repeats) return Json(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(period));
+  if (list.size() < 2) return list;
+  // By item: how long the longest beginning is that ends with this item and isn't all up to it.
+  std::vector<std::size_t> lengths(list.size(), 0);
+  for (std::size_t i = 1; i < list.size(); ++i) {
+    std::size_t length = lengths[i - 1];
+    while (length > 0 && list[i] != list[length]) length = lengths[length - 1];
+    lengths[i] = list[i] == list[length] ? length + 1 : 0;
   }
-  return list;
+  return Json(list.begin(), list.end() - static_cast<std::ptrdiff_t>(lengths.back()));
 }
 
 /// Takes the features of a family. `config` is complete.

@@ -163,6 +163,21 @@ TEST_CASE("counts and lists of layers that no network can have are refused by th
   CHECK(failure(R"("model_type": "llama", "rope_scaling": "linear")").find("of another type") != std::string::npos);
 }
 
+TEST_CASE("a list of layers is read in linear time, as the shortest pattern that repeats", "[experiment][regression]") {
+  using enum model::LayerType;
+  CHECK(network_of(R"("model_type": "gemma2", "layer_types": ["full_attention", "sliding_attention",
+    "sliding_attention", "full_attention", "sliding_attention", "sliding_attention"])")
+            .layer_types == std::vector{full_attention, sliding_attention, sliding_attention});
+  CHECK(network_of(R"("model_type": "gemma2", "layer_types": ["full_attention", "full_attention",
+    "sliding_attention", "full_attention", "full_attention", "full_attention"])")
+            .layer_types.size() == 4);
+  // As many comparisons as half the square of the length took minutes.
+  std::string types = "\"sliding_attention\"";
+  for (int i = 1; i < 300'000; ++i) types += i == 299'999 ? ",\"full_attention\"" : ",\"sliding_attention\"";
+  CHECK(failure("\"model_type\": \"gemma2\", \"layer_types\": [" + types + "]").find("layer_types [") !=
+        std::string::npos);
+}
+
 TEST_CASE("ranks that share sequences can't limit scores", "[experiment]") {
   const std::string text = failure(R"("model_type": "gemma2")", "distributed: {kind: ddp, context: 2}\n");
   CHECK(text.find("model.attn_logit_softcapping: ") != std::string::npos);
