@@ -154,8 +154,11 @@ std::int64_t LossScaler::num_overflows() const {
 
 void LossScaler::visit_state(runtime::State& state) {
   if (!is_active()) return;
-  state.tensor("scale", scale_);
-  state.tensor("growth", growth_);
+  // A static scale is the config's. A run that was static before has no scale here, and a dynamic one begins anew.
+  if (config_.loss_scaling.get_if<DynamicScalingConfig>() != nullptr && state.has("scale")) {
+    state.tensor("scale", scale_);
+    state.tensor("growth", growth_);
+  }
   state.tensor("num_overflows", num_overflows_);
 }
 

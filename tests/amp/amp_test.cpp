@@ -19,7 +19,9 @@ namespace {
 
 using testing::MapState;
 
-AmpConfig fp16(config::OneOf<DynamicScalingConfig, StaticScalingConfig> scaling) {
+using LossScaling = config::OneOf<DynamicScalingConfig, StaticScalingConfig>;
+
+AmpConfig fp16(LossScaling scaling) {
   return {.mode = Precision::fp16, .loss_scaling = std::move(scaling)};
 }
 
@@ -73,6 +75,22 @@ TEST_CASE("a static scale stays, and its overflows are still found and counted",
     CHECK((scaled_step(scaler, slope).item<float>() != 0) == !std::isfinite(slope));
   CHECK(scaler.current_scale() == 128);
   CHECK(scaler.num_overflows() == 2);
+}
+
+TEST_CASE("a resumed run has the scale of its config, unless a dynamic one goes on", "[amp][regression]") {
+  const auto resumed = [](const LossScaling& before, const LossScaling& after) {
+    LossScaler first(fp16(before), at::kCPU);
+    scaled_step(first, INFINITY);
+    MapState saved = MapState::of(first);
+    LossScaler second(fp16(after), at::kCPU);
+    saved.restore_into(second);
+    CHECK(second.num_overflows() == 1);
+    return second.current_scale();
+  };
+  CHECK(resumed(StaticScalingConfig{.scale = 128}, StaticScalingConfig{.scale = 64}) == 64);
+  CHECK(resumed(DynamicScalingConfig{.init_scale = 128}, StaticScalingConfig{.scale = 64}) == 64);
+  CHECK(resumed(StaticScalingConfig{.scale = 128}, DynamicScalingConfig{.init_scale = 1024}) == 1024);
+  CHECK(resumed(DynamicScalingConfig{.init_scale = 128}, DynamicScalingConfig{.init_scale = 1024}) == 64);
 }
 
 TEST_CASE("loss scaling is the identity for every other precision", "[amp]") {

@@ -53,6 +53,16 @@ class MapState final : public runtime::State {
           });
     }
   }
+  bool has(const std::string& name) override {
+    const auto is_there = [&](const auto& named) {
+      const auto found = named.lower_bound(name);
+      const auto inside = named.lower_bound(name + ".");
+      return (found != named.end() && found->first == name) ||
+             (inside != named.end() && inside->first.starts_with(name + "."));
+    };
+    return direction == Direction::save || is_there(tensors) || is_there(integers) || is_there(numbers) ||
+           is_there(texts);
+  }
   void integer(const std::string& name, std::int64_t& value) override { exchange(integers, name, value); }
   void number(const std::string& name, double& value) override { exchange(numbers, name, value); }
   void text(const std::string& name, std::string& value) override { exchange(texts, name, value); }
