@@ -28,7 +28,7 @@ distributed: {kind: ddp, pipeline: 2}
 WIRE = "networks: [{name: wire, domain: 2, link_gbs: 1, port_gbs: 0.001, port_efficiency: 1, source: mine}]\n"
 SLOW = "networks: [{name: slow, domain: 8, link_gbs: 300, port_gbs: 0, source: mine}]\n"
 
-MOST_LAYOUTS = 25_000
+MOST_LAYOUTS = 40_000  # micro-batches of all divisors up to 64
 
 
 class ClusterPlanTest(unittest.TestCase):
