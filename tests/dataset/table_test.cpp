@@ -535,6 +535,22 @@ TEST_CASE("separator, decimal sign and header are found, told, and settable", "[
              Contains("a decimal comma in column 1, and a decimal point in column 2"));
 }
 
+TEST_CASE("rows for a model of numbered columns have no header", "[dataset]") {
+  const TemporaryDirectory directory;
+  TableConfig config{.label = "4"};
+  config.train = {directory.write("t.csv", "4.22,3.79,2.1,A\n1.29,2.56,2.02,B\n3.92,1.52,2.38,A\n1.1,2.2,3.3,B\n")};
+  const DatasetConfig whole = config_of(config);
+  const Datasets data = build(whole, {});
+  const auto table = table_inputs_of(whole.source, data.train->spec());
+  std::vector<std::int64_t> lines;
+  const auto use = [&](const LineInput<at::Tensor>& input) {
+    CHECK(input.error.empty());
+    lines.push_back(input.line);
+  };
+  table->read("1,2,3\n2.5,3.1,0.2\n4.4,4.2,1.1\n", "in.csv", use);
+  CHECK(lines == std::vector<std::int64_t>{1, 2, 3});
+}
+
 TEST_CASE("an encoding other than UTF-8 is refused at its place, or named", "[dataset]") {
   const TemporaryDirectory directory;
   const std::string latin1 = directory.write("l.csv", "x,c,label\n1,caf\xe9,a\n2,th\xe9,b\n");

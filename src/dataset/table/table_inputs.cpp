@@ -56,6 +56,10 @@ TableInputs::TableInputs(const TableConfig& config, std::shared_ptr<const TableE
   const bool has_comma = std::any_of(encoding_->columns.begin(), encoding_->columns.end(),
                                      [](const ColumnEncoding& column) { return column.has_decimal_comma; });
   if (has_comma && config_.decimal == DecimalSign::auto_) config_.decimal = DecimalSign::comma;
+  // Columns without names had no header in training, so that none is looked for.
+  const bool is_numbered =
+      core::is_number(config_.label) && std::ranges::all_of(encoding_->columns, core::is_number, &ColumnEncoding::name);
+  if (is_numbered && config_.header_lines.is_auto()) config_.header_lines = 0;
 }
 
 std::unique_ptr<const TableInputs> table_inputs_of(const SourceConfig& source, const SampleSpec& spec) {
