@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "core/text.h"
 #include "dataset/inputs.h"
+#include "dataset/text/reading/table_layout.h"
 #include "dataset/text/reading/table_records.h"
 #include "dataset/text/reading/text_reader.h"
 
@@ -74,33 +74,53 @@ void read_lines(std::string_view content, const Columns& columns, const Use& use
   }
 }
 
-/// Returns the place of a column that is given by name, or by number from 1.
-std::size_t place_of_column(const std::string& name, const std::vector<std::string>& header, std::string_view file) {
-  const auto found = std::find(header.begin(), header.end(), name);
-  if (found != header.end()) return static_cast<std::size_t>(found - header.begin());
-  const bool is_number = !name.empty() && name.size() < 6 && name.find_first_not_of("0123456789") == std::string::npos;
-  const std::size_t number = is_number ? std::stoul(name) : 0;
-  if (number >= 1 && number <= header.size()) return number - 1;
-  throw core::Error(std::string(file) + " has no column `" + name + "`; its columns are " + core::list_words(header));
+/// Returns how the training files are read, for an input whose ending one of them has, or that has their format.
+TextFileOptions options_of(const DatasetConfig& config, std::string_view name) {
+  TextFileOptions options{.format = format_of(name, TextFormat::auto_)};
+  config.source.visit([&](const auto& source) {
+    if constexpr (requires { source.train.files, source.train.format, source.train.encoding_errors; }) {
+      const auto& train = source.train;
+      options.encoding_errors = train.encoding_errors;
+      if constexpr (requires { TextFormat{train.format}, train.quoting, train.header_lines; }) {
+        const std::string ending = std::filesystem::path(name).extension().string();
+        for (const std::string& file : train.files)
+          if (!ending.empty() && file.ends_with(ending)) options.format = format_of(file, train.format);
+        if (!has_format(train, options.format)) return;
+        options.quoting = train.quoting;
+        options.header_lines = train.header_lines;
+      }
+    }
+  });
+  return options;
 }
 
-void read_cells(std::string_view content, std::string_view name, const Columns& columns, const Use& use) {
-  const bool tabs = format_of(name, TextFormat::auto_) != TextFormat::csv;
-  TableRecords records(std::string(name), content,
-                       {.separator = tabs ? '\t' : ',', .quotes = tabs ? Quoting::none : Quoting::rfc4180});
-  if (!records.next()) return;
-  const std::vector<std::string> header = records.cells();
-  const std::size_t text = place_of_column(columns.text, header, name);
-  const std::size_t pair = columns.wants_pair() ? place_of_column(*columns.pair, header, name) : text;
+void read_cells(std::string_view content, std::string_view name, const TextFileOptions& options, const Columns& columns,
+                const Use& use) {
+  if (content.empty()) return;
+  std::vector<std::string> names{columns.text};
+  if (columns.wants_pair()) names.push_back(*columns.pair);
+  const std::filesystem::path file(name);
+  const TableLayout layout =
+      layout_of_table(file, content, known_text_layout(options.format, options), choice_of(names));
+  TableRecords records = layout.open_rows(file, content);
+  std::size_t width = layout.header.size();
+  std::vector<std::size_t> places;
   while (records.next()) {
     const std::vector<std::string>& cells = records.cells();
-    if (cells.size() != header.size()) {
+    if (places.empty()) {
+      std::vector<std::string> header = layout.header;
+      for (std::size_t i = header.size(); layout.header.empty() && i < cells.size(); ++i)
+        header.push_back(std::to_string(i + 1));
+      width = header.size();
+      for (const std::string& one : names) places.push_back(column_of(one, header, file.string()));
+    }
+    if (cells.size() != width) {
       use(failed(records.line(), "the row has " + std::to_string(cells.size()) + " columns, and the first one " +
-                                     std::to_string(header.size())));
+                                     std::to_string(width)));
       continue;
     }
-    TextInput input{.text = cells[text], .pair = std::nullopt};
-    if (columns.wants_pair()) input.pair = cells[pair];
+    TextInput input{.text = cells[places[0]], .pair = std::nullopt};
+    if (columns.wants_pair()) input.pair = cells[places[1]];
     use({.line = records.line(), .content = std::move(input)});
   }
 }
@@ -109,13 +129,15 @@ void read_cells(std::string_view content, std::string_view name, const Columns& 
 
 void read_text_inputs(const DatasetConfig& config, std::string_view content, std::string_view name, const Use& use) {
   const Columns columns = columns_of(config);
-  if (content.starts_with("\xEF\xBB\xBF")) content.remove_prefix(3);
-  switch (format_of(name, TextFormat::auto_)) {
+  const TextFileOptions options = options_of(config, name);
+  std::string converted;
+  content = text_of_bytes(content, {.invalid = options.encoding_errors}, std::string(name), converted);
+  switch (options.format) {
     case TextFormat::jsonl:
       return read_lines(content, columns, use, of_json);
     case TextFormat::csv:
     case TextFormat::tsv:
-      return read_cells(content, name, columns, use);
+      return read_cells(content, name, options, columns, use);
     case TextFormat::parquet:
       throw core::Error(std::string(name) + ": predictions don't read Parquet")
           .hint("convert the file to CSV or JSON lines");

@@ -41,17 +41,6 @@ std::vector<std::size_t> places_of(const RowColumns& columns, const std::vector<
   return places;
 }
 
-KnownLayout known_layout(TextFormat format, const TextFileOptions& options) {
-  const bool csv = format == TextFormat::csv;
-  return {.separator = csv ? ',' : '\t',
-          .decimal = '.',
-          .quotes = options.quoting != Quoting::auto_ ? options.quoting
-                    : csv                             ? Quoting::rfc4180
-                                                      : Quoting::none,
-          .header_lines = options.header_lines,
-          .max_line_bytes = options.max_line_bytes};
-}
-
 void read_table(const fs::path& file, std::string_view text, const KnownLayout& known, const RowColumns& columns,
                 const RowUse& use) {
   const TableLayout layout = layout_of_table(file, text, known, choice_of(columns.names));
@@ -170,6 +159,17 @@ void read_plain_text(const fs::path& path, const TextFiles& files, const Documen
 
 }  // namespace
 
+KnownLayout known_text_layout(TextFormat format, const TextFileOptions& options) {
+  const bool csv = format == TextFormat::csv;
+  return {.separator = csv ? ',' : '\t',
+          .decimal = '.',
+          .quotes = options.quoting != Quoting::auto_ ? options.quoting
+                    : csv                             ? Quoting::rfc4180
+                                                      : Quoting::none,
+          .header_lines = options.header_lines,
+          .max_line_bytes = options.max_line_bytes};
+}
+
 const nlohmann::json* find_member(const nlohmann::json& object, const std::string& name) {
   if (const auto found = object.find(name); found != object.end()) return &*found;
   for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
@@ -220,7 +220,7 @@ void read_rows(const fs::path& file, const TextFileOptions& options, const RowCo
   if (format == TextFormat::jsonl) return read_member_rows(file, options, columns, use);
   if (format == TextFormat::parquet) return read_parquet_rows(file, columns, use);
   const TextFile content(file, {.invalid = options.encoding_errors});
-  read_table(file, content.text(), known_layout(format, options), columns, use);
+  read_table(file, content.text(), known_text_layout(format, options), columns, use);
 }
 
 void read_documents(const TextFiles& files, const DocumentUse& use) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dataset/text/reading/table_layout.h"
 #include "dataset/text/reading/text_file.h"
 #include "dataset/text_config.h"
 
@@ -31,6 +32,9 @@ struct TextFileOptions {
   std::int64_t max_line_bytes = 64 << 20;
   EncodingErrors encoding_errors = EncodingErrors::strict;
 };
+
+/// Returns what the options say of a csv or tsv file.
+KnownLayout known_text_layout(TextFormat format, const TextFileOptions& options);
 
 /// The values of the columns asked for, in that order, and where the row begins. The views live until the call returns.
 using RowUse = std::function<void(const std::vector<std::string_view>& values, std::int64_t line)>;
