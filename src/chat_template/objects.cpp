@@ -52,10 +52,11 @@ Value make_range(const Arguments& arguments) {
   const auto [begin, end, step] = bounds;
   if (step == 0) throw TemplateProblem("range() arg 3 must not be zero");
   std::vector<Value> items;
-  for (std::int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
+  for (std::int64_t i = begin; step > 0 ? i < end : i > end;) {
     items.emplace_back(i);
     if (static_cast<std::int64_t>(items.size()) > kMostRange)
       throw TemplateProblem("range is too large; the most is " + std::to_string(kMostRange) + " items");
+    if (__builtin_add_overflow(i, step, &i)) break;  // past the end
   }
   return Value::list(std::move(items));
 }

@@ -244,8 +244,10 @@ std::vector<std::size_t> slice_indices(const SliceBounds& bounds, std::size_t si
   const std::int64_t begin = place(bounds.begin, forward ? 0 : length - 1);
   const std::int64_t end = place(bounds.end, forward ? length : -1);
   std::vector<std::size_t> indices;
-  for (std::int64_t i = begin; forward ? i < end : i > end; i += bounds.step)
+  for (std::int64_t i = begin; forward ? i < end : i > end;) {
     indices.push_back(static_cast<std::size_t>(i));
+    if (__builtin_add_overflow(i, bounds.step, &i)) break;  // past either end
+  }
   return indices;
 }
 

@@ -30,6 +30,12 @@ TEST_CASE("a template prints messages", "[chat_template]") {
         "<user>hi\n");
 }
 
+TEST_CASE("a step of any size ends a slice or a range", "[chat_template]") {
+  CHECK(text_of("{{ 'abcdef'[1::9223372036854775807] }}") == "b");
+  CHECK(text_of("{{ 'abcdef'[4::-9223372036854775807] }}") == "e");
+  CHECK(text_of("{{ range(1, 9, 9223372036854775807) | list }}") == "[1]");
+}
+
 TEST_CASE("spans of generation blocks are bytes of the text", "[chat_template]") {
   const ChatTemplate chat("é{% generation %}ä{{ x }}{% endgeneration %}.\n{% generation %}{% endgeneration %}", "c");
   CHECK(chat.has_generation());
