@@ -92,6 +92,8 @@ void check_idle_keys(Checked& c) {
       listed != nullptr && listed->init != model::LayersInit::normal &&
       listed->init_std != model::LayersConfig{}.init_std)
     report("model.init_std", "model.init", "model.init is " + std::string(config::name_of(listed->init)));
+  if (e.train.eval_steps && !evaluates_at_end(e.train))
+    report("train.eval_steps", "train.eval_every", "train.eval_every is 0");
   if (!rolls_back(e.train) && e.train.max_rollbacks != train::TrainConfig{}.max_rollbacks)
     report("train.max_rollbacks", "train.on_non_finite",
            "neither train.on_non_finite nor train.loss_spikes rolls back");

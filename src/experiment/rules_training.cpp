@@ -27,6 +27,9 @@ void check_evaluation(Checked& c) {
 void check_best(Checked& c) {
   const std::optional<checkpoint::BestConfig>& best = c.experiment.checkpoint.best;
   if (!best) return;
+  if (!evaluates_at_end(c.experiment.train))
+    c.report({"checkpoint.best", "train.eval_every"},
+             "train.eval_every is 0, so no evaluation chooses the best; set the steps between evaluations");
   if (std::string wrong = wrong_metric(best->metric, best->mode, c.experiment); !wrong.empty())
     c.report({"checkpoint.best.metric", "checkpoint.best.mode", "task.kind"}, std::move(wrong));
 }

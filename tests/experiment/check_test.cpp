@@ -309,6 +309,12 @@ TEST_CASE("what watches an evaluation has one", "[experiment]") {
   CHECK(only_problem_of(kName + kModel +
                         "dataset: {kind: idx, train: {images: a, labels: b}}\ntrain: {steps: 9, eval_every: 3}\n")
             .find("the dataset has no evaluation set") != std::string::npos);
+  const std::string never = kName + kImages + kModel + "train: {steps: 9, eval_every: 0";
+  CHECK(only_problem_of(never + "}\ncheckpoint: {best: accuracy}\n").find("checkpoint.best: train.eval_every is 0") !=
+        std::string::npos);
+  CHECK(only_problem_of(never + ", eval_steps: 1}\n").find("train.eval_steps: changes nothing while ") !=
+        std::string::npos);
+  CHECK(problems_of(kName + kImages + kModel + "train: {steps: 9}\ncheckpoint: {best: accuracy}\n").empty());
   CHECK(with_more("checkpoint: {best: {metric: loss}}") ==
         "5:29: checkpoint.best.metric: loss is best when lowest, but the highest is asked for");
 }
