@@ -60,6 +60,38 @@ TEST_CASE("what a schedule says and a run is too short for is told", "[train][re
   CHECK(told({.warmup = 4}).empty());
 }
 
+TEST_CASE("what begins behind the last step is told", "[train][regression]") {
+  const auto told = [](const auto& change) {
+    experiment::Experiment experiment = small_experiment();  // 16 steps
+    change(experiment);
+    std::vector<tracking::Notice> notices;
+    build(experiment, notices);
+    std::string text;
+    for (const tracking::Notice& notice : notices) text += notice.text;
+    return text;
+  };
+  using Catch::Contains;
+  const auto averaged_from = [&](std::int64_t start) {
+    return told([&](auto& experiment) { experiment.optimizer.ema = optimizer::EmaConfig{.start = start}; });
+  };
+  CHECK_THAT(averaged_from(17), Contains("optimizer.ema.start is 17, and the run has 16 steps: it changes nothing"));
+  CHECK_THAT(averaged_from(16), !Contains("optimizer.ema.start"));
+  const auto rounded_from = [&](std::int64_t start) {
+    return told(
+        [&](auto& experiment) { experiment.quantization.training = quantization::QatConfig{.start_step = start}; });
+  };
+  CHECK_THAT(rounded_from(16), Contains("quantization.start_step is 16"));
+  CHECK_THAT(rounded_from(15), !Contains("quantization.start_step"));
+  const auto compressed_from = [&](std::int64_t start) {
+    return told([&](auto& experiment) {
+      experiment.distributed.how =
+          distributed::DdpConfig{.gradient_compression = distributed::PowerSgdConfig{.start_step = start}};
+    });
+  };
+  CHECK_THAT(compressed_from(16), Contains("distributed.gradient_compression.start_step is 16"));
+  CHECK_THAT(compressed_from(15), !Contains("gradient_compression.start_step"));
+}
+
 TEST_CASE("twenty steps equal ten steps, a restore and ten more, bit for bit", "[train]") {
   experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 20;

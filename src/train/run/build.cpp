@@ -131,6 +131,26 @@ void warn_of_schedule(const optimizer::ScheduleConfig& schedule, double peak_lr,
     warn(" changes nothing: the rate would change behind the last step" + run);
 }
 
+/// Tells of what begins with a step that a run of this length doesn't reach. Updates are counted from 1 by `ema`, and
+/// from 0 by the others.
+void warn_of_late_starts(const experiment::Experiment& experiment, std::int64_t total_steps,
+                         std::vector<tracking::Notice>& notices) {
+  const auto warn = [&](const std::string& key, std::int64_t start, std::int64_t last) {
+    if (start > last)
+      notices.push_back({tracking::Level::warning, key + " is " + core::format_count(start) + ", and the run has " +
+                                                       core::format_count(total_steps) + " steps: it changes nothing"});
+  };
+  if (experiment.optimizer.ema) warn("optimizer.ema.start", experiment.optimizer.ema->start, total_steps);
+  if (const auto* qat = experiment.quantization.training.get_if<quantization::QatConfig>())
+    for (const auto& [key, start] : {std::pair("start_step", std::optional(qat->start_step)),
+                                     std::pair("freeze_observers_step", qat->freeze_observers_step),
+                                     std::pair("freeze_batch_norm_step", qat->freeze_batch_norm_step)})
+      if (start) warn("quantization." + std::string(key), *start, total_steps - 1);
+  if (const auto* ddp = experiment.distributed.how.get_if<distributed::DdpConfig>())
+    if (const auto* power_sgd = ddp->gradient_compression.get_if<distributed::PowerSgdConfig>())
+      warn("distributed.gradient_compression.start_step", power_sgd->start_step, total_steps - 1);
+}
+
 optimizer::RunLength run_length(const experiment::Experiment& experiment, const dataset::Loader& train,
                                 std::int64_t per_step) {
   const std::int64_t per_epoch = (train.batches_per_epoch() + per_step - 1) / per_step;
@@ -376,6 +396,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   const double peak_lr = scaled_lr(experiment, step.global_batch);
   const optimizer::RunLength length = run_length(experiment, *data.train, step.micro_batches);
   warn_of_schedule(experiment.optimizer.lr_scheduler, peak_lr, length, notices);
+  warn_of_late_starts(experiment, length.total_steps, notices);
   std::unique_ptr<distributed::Parallel> parallel =
       distributed::build(experiment.distributed, *mesh, *model, first_values, own.stages ? &*own.stages : nullptr);
   distributed::Parallel& laid_out = *parallel;
