@@ -41,6 +41,7 @@ class Walk {
 
   /// Returns the output of the list; nothing after a problem.
   std::optional<Shape> list(const LayerList& layers, Shape shape, const std::string& path) {
+    if (!have_own_names(layers, path)) return std::nullopt;
     std::map<std::string, Shape> named;
     const std::map<std::string, Shape>* const outer = named_;
     for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -48,8 +49,7 @@ class Walk {
       const std::optional<Shape> output = layer(layers[i], shape, config::join_path(path, i));
       named_ = outer;
       if (!output) return std::nullopt;
-      if (const std::optional<std::string>& name = layers[i].name; name && !named.emplace(*name, *output).second)
-        return problem(config::join_path(path, i) + ".name", "another layer of this list is called '" + *name + "'");
+      if (layers[i].name) named.emplace(*layers[i].name, *output);
       shape = *output;
       if (outer == nullptr) result_.outputs.push_back(shape);
     }
@@ -71,6 +71,28 @@ class Walk {
                              std::string_view hint = "") {
     return problem(std::string(kind) + " takes " + std::string(takes) + ", got " + input.text() +
                    (hint.empty() ? "" : "; " + std::string(hint)));
+  }
+
+  /// Reports a name that is another layer's, or begins with that and a dot: their parameters could have one name.
+  bool have_own_names(const LayerList& layers, const std::string& path) {
+    std::map<std::string, std::size_t> owners;
+    for (const bool has_name : {false, true})
+      for (std::size_t i = 0; i < layers.size(); ++i)
+        if (layers[i].name.has_value() == has_name) owners.emplace(name_of(layers[i], i), i);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const std::string name = layers[i].name.value_or("");
+      for (std::size_t end = name.size(); end != 0 && end != std::string::npos; end = name.rfind('.', end - 1)) {
+        const auto owner = owners.find(name.substr(0, end));
+        if (owner == owners.end() || owner->second == i) continue;
+        const bool is_number = !layers[owner->second].name;
+        problem(config::join_path(path, i) + ".name",
+                std::string(is_number ? "a layer without a name" : "another layer") + " of this list is called '" +
+                    owner->first + "'" + (is_number ? ", its number" : "") +
+                    (end < name.size() ? ", and the names of its parameters begin with '" + owner->first + ".'" : ""));
+        return false;
+      }
+    }
+    return true;
   }
 
   // Images.

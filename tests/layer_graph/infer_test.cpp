@@ -93,6 +93,12 @@ TEST_CASE("names are of earlier layers of the same list", "[layer_graph]") {
   CHECK(problem({{Relu{}, "first"}, {AddLayer{.with = {"frist"}}}}, kImage) ==
         "layers[1].with[0]: no earlier layer of this list is called 'frist'; did you mean 'first'?");
   CHECK(problem({{Relu{}, "a"}, {Relu{}, "a"}}, kImage) == "layers[1].name: another layer of this list is called 'a'");
+  CHECK(problem({{Relu{}, "1"}, {Relu{}}}, kImage) ==
+        "layers[0].name: a layer without a name of this list is called '1', its number");
+  CHECK(problem({{Relu{}}, {Relu{}, "0.weight"}}, kImage).find("layers[1].name: a layer without a name") == 0);
+  CHECK(problem({{Relu{}, "a.b"}, {Relu{}, "a"}}, kImage) ==
+        "layers[0].name: another layer of this list is called 'a', and the names of its parameters begin with 'a.'");
+  CHECK(last({{Relu{}, "a.b"}, {Relu{}, "a.c"}, {Relu{}, "2"}, {Relu{}, "ab"}}, kImage) == kImage);
   CHECK(problem({{AddLayer{}}}, kImage) == "layers[0].kind: add needs two operands: branches, or names in `with`");
 }
 
