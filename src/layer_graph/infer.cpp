@@ -1,10 +1,13 @@
 #include "layer_graph/infer.h"
 
+#include <limits>
 #include <map>
 #include <utility>
 
+#include "config/field.h"
 #include "config/problems.h"
 #include "config/read_scalar.h"
+#include "core/checked.h"
 #include "core/text.h"
 #include "layer_graph/inspect.h"
 
@@ -26,8 +29,16 @@ std::string list_of(std::initializer_list<Size> sizes) {
   return text + "]";
 }
 
+/// Returns the product; the largest integer where that is more.
 Size times(Size a, Size b) {
-  return a && b ? Size(*a * *b) : std::nullopt;
+  if (!a || !b) return std::nullopt;
+  return core::checked_product({*a, *b}).value_or(std::numeric_limits<std::int64_t>::max());
+}
+
+bool is_countable(const Shape& shape) {
+  for (const Size size : {shape.features, shape.height, shape.width, shape.length})
+    if (size.value_or(0) > config::kLargestCount) return false;
+  return true;
 }
 
 bool differ(Size a, Size b) {
@@ -58,7 +69,11 @@ class Walk {
 
   std::optional<Shape> layer(const LayerConfig& config, const Shape& input, const std::string& path) {
     path_ = path;
-    return config.layer.visit([&](const auto& layer) { return output_of(layer, input); });
+    const std::optional<Shape> output = config.layer.visit([&](const auto& layer) { return output_of(layer, input); });
+    if (output && !is_countable(*output))
+      return problem(path + ".kind", "expected sizes of at most " + std::to_string(config::kLargestCount) +
+                                         ", got more from " + input.text());
+    return output;
   }
 
  private:

@@ -85,6 +85,14 @@ TEST_CASE("what doesn't fit is told at its place with the shapes on both sides",
         "layers[0].kind: embedding takes token ids, got a row [?]");
 }
 
+TEST_CASE("sizes that can't be counted are refused where they begin", "[layer_graph][regression]") {
+  const LayerList larger{{UpsampleLayer{.scale_factor = 64}}};
+  CHECK(problem({{RepeatLayer{.times = 30, .layers = larger}}}, kImage).find("layers[0].layers[0].kind: expected ") ==
+        0);
+  CHECK(problem({{RepeatLayer{.times = 5, .layers = larger}}, {FlattenLayer{}}}, kImage)
+            .find("layers[1].kind: expected sizes of at most 1000000000000") == 0);
+}
+
 TEST_CASE("names are of earlier layers of the same list", "[layer_graph]") {
   const LayerList inner{{AddLayer{.with = {"a"}}}};
   CHECK(problem({{Relu{}, "a"}, {ResidualLayer{.layers = inner}}}, kImage) ==
