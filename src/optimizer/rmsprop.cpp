@@ -40,7 +40,7 @@ class Rmsprop final : public Optimizer {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       visit_slot(state, "square_avg", groups_[i], slots_[i].square_avg);
       visit_slot(state, "grad_avg", groups_[i], slots_[i].grad_avg);
-      visit_slot(state, "momentum", groups_[i], slots_[i].momentum);
+      visit_slot(state, "normalized_momentum", groups_[i], slots_[i].momentum);
     }
   }
 

@@ -84,8 +84,9 @@ class Soap final : public Optimizer {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       Slots& slots = slots_[i];
       slots.calls.visit_state(state, groups_[i]);
-      visit_slot(state, "exp_avg", groups_[i], slots.average);
-      visit_slot(state, "exp_avg_sq", groups_[i], slots.square);
+      // Not exp_avg: rules that average gradients themselves would go on from these at a resume.
+      visit_slot(state, "rotated_exp_avg", groups_[i], slots.average);
+      visit_slot(state, "rotated_exp_avg_sq", groups_[i], slots.square);
       for (std::size_t j = 0; j < groups_[i].names.size(); ++j) {
         visit_dims(state, "preconditioner_", groups_[i].names[j], slots.covariances[j]);
         visit_dims(state, "eigenvectors_", groups_[i].names[j], slots.bases[j]);

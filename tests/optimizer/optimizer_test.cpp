@@ -287,6 +287,21 @@ TEST_CASE("an optimizer of nothing does nothing", "[optimizer]") {
   CHECK(clip_grad_norm({}, 1.0).item<float>() == 0);
 }
 
+TEST_CASE("a rule doesn't go on from another rule's state of another meaning", "[optimizer][regression]") {
+  const auto go_on = [](const UpdateRuleConfig& before, const UpdateRuleConfig& after) {
+    const SmallNet net = random_net();
+    OptimizerConfig config;
+    config.rule = before;
+    MapState saved = MapState::of(*build(config, net.parameters));
+    config.rule = after;
+    saved.restore_into(*build(config, net.parameters));
+  };
+  CHECK_NOTHROW(go_on(AdamWConfig{}, LionConfig{}));
+  CHECK_THROWS(go_on(SoapConfig{}, LionConfig{}));
+  CHECK_THROWS(go_on(SoapConfig{}, LambConfig{}));
+  CHECK_THROWS(go_on(RmspropConfig{.momentum = 0.9}, SgdConfig{}));
+}
+
 TEST_CASE("muP's scale of a rate leaves the product of rate and decay as it is", "[optimizer]") {
   for (const UpdateRuleConfig& rule : std::initializer_list<UpdateRuleConfig>{AdamWConfig{}, LionConfig{}}) {
     OptimizerConfig config;
