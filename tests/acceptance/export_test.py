@@ -29,7 +29,7 @@ device: {kind: cpu}
 """
 TOKENS = """
 name: exported tokens
-dataset: {{kind: text_lm, train: {{files: [{directory}/lines.txt]}}, tokenizer: {directory}, seq_len: 8, batch_size: 2, num_workers: 1}}
+dataset: {{kind: text_lm, train: {{files: [{directory}/lines.txt]}}, tokenizer: {directory}, seq_len: 8, batch_size: 2, num_workers: 1, cache_dir: {directory}/cache}}
 model: {{kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 16, vocab_size: 8}}
 task: {{kind: causal_lm}}
 train: {{steps: 1}}
