@@ -14,8 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kPreprocessorConfig = "preprocessor_config.json";
-
 /// Returns the weights on the host; floats have single precision.
 checkpoint::TensorMap weights_of(model::Model& model) {
   checkpoint::TensorMap tensors;
@@ -41,7 +39,7 @@ std::vector<std::pair<std::string, Json>> json_files(const model::NetworkConfig&
   }
   std::vector<std::pair<std::string, Json>> files{{"config.json", hugging_face_config(network, facts)}};
   if (Json processor = preprocessor_config(network, facts); !processor.is_null())
-    files.emplace_back(kPreprocessorConfig, std::move(processor));
+    files.emplace_back("preprocessor_config.json", std::move(processor));
   return files;
 }
 
@@ -75,8 +73,6 @@ std::vector<fs::path> write_layout(const checkpoint::TensorMap& tensors, const m
                                 {{"format", "pt"}}, core::Durability::process);
   fs::rename(beside, weights);
   files.push_back(weights);
-  std::error_code none;  // that an older export left
-  if (is_renamed) fs::remove(request.directory / kPreprocessorConfig, none);
   for (const auto& [name, json] : texts) {
     core::write_file_atomically(request.directory / name, json.dump(2) + "\n");
     files.push_back(request.directory / name);

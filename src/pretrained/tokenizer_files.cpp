@@ -67,9 +67,7 @@ Json object_in(const fs::path& path) {
 }  // namespace
 
 std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& directory) {
-  const fs::path from = fs::is_directory(tokenizer) ? tokenizer : fs::absolute(tokenizer).parent_path();
-  std::error_code ignored;
-  if (!fs::equivalent(from, directory, ignored)) fs::remove_all(directory / chat_template::kTemplateDirectory, ignored);
+  const fs::path from = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
   std::vector<fs::path> files;
   const auto copy = [&](const fs::path& source, const fs::path& target) {
     core::write_file_atomically(target, core::read_file(source));
@@ -87,9 +85,6 @@ std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& 
         copy(file.path(), directory / chat_template::kTemplateDirectory / file.path().filename());
   }
   if (files.empty()) throw core::Error("no tokenizer files in " + from.string()).hint("look at dataset.tokenizer");
-  // Readers would obey what an older export left.
-  for (const auto& [name, called] : kTokenizerFiles)
-    if (std::ranges::find(files, directory / called) == files.end()) fs::remove(directory / called, ignored);
   return files;
 }
 
@@ -148,11 +143,7 @@ std::optional<fs::path> write_generation_config(const fs::path& base, const Mode
                                                 const fs::path& directory) {
   Json json = base.empty() ? Json() : object_in(base / kGenerationConfig);
   Json ends = base.empty() ? Json::array() : Json(read_generation_settings(base).ends);
-  if (json.is_null() && ends.size() < 2 && !facts.end_of_answer) {
-    std::error_code none;  // that an older export left
-    fs::remove(directory / kGenerationConfig, none);
-    return std::nullopt;
-  }
+  if (json.is_null() && ends.size() < 2 && !facts.end_of_answer) return std::nullopt;
   if (json.is_null()) json = Json::object();
   const auto add = [&](const std::optional<std::int32_t>& id) {
     if (id && std::ranges::find(ends, Json(*id)) == ends.end()) ends.push_back(*id);

@@ -13,7 +13,7 @@
 namespace trainctl::pretrained {
 
 /// Copies the files that a tokenizer is kept in, under the names that others look for; returns the copies. `tokenizer`
-/// is one of them, or their directory. Removes those that an older export left and that the tokenizer lacks.
+/// is one of them, or their directory.
 std::vector<std::filesystem::path> copy_tokenizer(const std::filesystem::path& tokenizer,
                                                   const std::filesystem::path& directory);
 
@@ -34,8 +34,7 @@ struct GenerationSettings {
 GenerationSettings read_generation_settings(const std::filesystem::path& directory);
 
 /// Writes generation_config.json: the settings of the one in `base`, if any, with the tokens that end an answer here.
-/// Returns nothing, and removes that of an older export, if `base` has none and one token ends a text, which
-/// config.json says.
+/// Writes nothing, and returns nothing, if `base` has none and one token ends a text, which config.json says.
 std::optional<std::filesystem::path> write_generation_config(const std::filesystem::path& base, const ModelInfo& facts,
                                                              const std::filesystem::path& directory);
 

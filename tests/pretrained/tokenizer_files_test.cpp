@@ -45,27 +45,5 @@ TEST_CASE("an export keeps each token that ends a text of its base", "[pretraine
   CHECK(nlohmann::json::parse(core::read_file(*file))["eos_token_id"] == nlohmann::json({0, 264}));
 }
 
-TEST_CASE("a tokenizer's files replace those of an older export", "[pretrained][regression]") {
-  const TemporaryDirectory source;
-  const TemporaryDirectory out;
-  write(source / "vocab.txt", "[UNK]\n");
-  for (const char* older : {"tokenizer.json", "special_tokens_map.json", "chat_template.jinja", "notes.txt"})
-    write(out / older, "{}");
-  std::filesystem::create_directory(out / "additional_chat_templates");
-  write(out / "additional_chat_templates" / "tool_use.jinja", "x");
-  copy_tokenizer(source.path(), out.path());
-  for (const char* gone :
-       {"tokenizer.json", "special_tokens_map.json", "chat_template.jinja", "additional_chat_templates"})
-    CHECK_FALSE(std::filesystem::exists(out / gone));
-  CHECK(std::filesystem::exists(out / "vocab.txt"));
-  CHECK(std::filesystem::exists(out / "notes.txt"));
-  write(out / "special_tokens_map.json", "{}");
-  copy_tokenizer(out.path(), out.path());  // onto itself
-  CHECK(std::filesystem::exists(out / "special_tokens_map.json"));
-  write(out / "generation_config.json", "{}");
-  CHECK_FALSE(write_generation_config("", ModelInfo{}, out.path()));
-  CHECK_FALSE(std::filesystem::exists(out / "generation_config.json"));
-}
-
 }  // namespace
 }  // namespace trainctl::pretrained
