@@ -1,4 +1,5 @@
 // `"%s: %5.2f" % (a, b)`, as Python formats it.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -34,22 +35,40 @@ Conversion read_conversion(const std::string& format, std::size_t& at) {
   return conversion;
 }
 
+/// Returns an integer as Python writes it: in any base a sign and the magnitude's digits.
+std::string integer_text(const Conversion& conversion, std::int64_t number) {
+  const bool is_decimal = conversion.letter == 'd' || conversion.letter == 'i';
+  const std::uint64_t magnitude =
+      number < 0 ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
+  const auto has = [&](char flag) { return conversion.flags.find(flag) != std::string::npos; };
+  char buffer[32];
+  const char pattern[] = {'%', 'l', 'l', is_decimal ? 'u' : conversion.letter, '\0'};
+  std::snprintf(buffer, sizeof buffer, pattern, static_cast<unsigned long long>(magnitude));  // NOLINT
+  std::string digits = buffer;
+  std::string sign = number < 0 ? "-" : has('+') ? "+" : has(' ') ? " " : "";
+  if (has('#') && !is_decimal) sign += std::string("0") + conversion.letter;
+  const auto zeros = [&](std::size_t size) {
+    return size > digits.size() ? std::string(size - digits.size(), '0') : "";
+  };
+  digits = zeros(static_cast<std::size_t>(std::max(conversion.precision, 0))) + digits;
+  if (has('0') && !has('-') && conversion.width > sign.size()) digits = zeros(conversion.width - sign.size()) + digits;
+  const std::size_t size = sign.size() + digits.size();
+  const std::string blanks(conversion.width > size ? conversion.width - size : 0, ' ');
+  return has('-') ? sign + digits + blanks : blanks + sign + digits;
+}
+
 std::string number_text(const Conversion& conversion, const Value& value) {
-  char buffer[512];
-  const bool is_integer = std::string_view("dixXo").find(conversion.letter) != std::string_view::npos;
   const auto number = value.as_number();
   if (!number) throw TemplateProblem("a number is required, not " + std::string(value.type_name()));
-  if (is_integer) {
-    const std::string pattern = "%" + conversion.flags + std::to_string(conversion.width) + "ll" +
-                                (conversion.letter == 'i' ? 'd' : conversion.letter);
-    const long long whole = value.as_integer().value_or(static_cast<std::int64_t>(std::trunc(*number)));
-    std::snprintf(buffer, sizeof buffer, pattern.c_str(), whole);  // NOLINT: the pattern is made above
-    return buffer;
-  }
+  if (std::string_view("dixXo").find(conversion.letter) != std::string_view::npos)
+    return integer_text(conversion, value.as_integer().value_or(static_cast<std::int64_t>(std::trunc(*number))));
   const std::string pattern = "%" + conversion.flags + std::to_string(conversion.width) + "." +
                               std::to_string(conversion.precision < 0 ? 6 : conversion.precision) + conversion.letter;
-  std::snprintf(buffer, sizeof buffer, pattern.c_str(), *number);  // NOLINT: the pattern is made above
-  return buffer;
+  const int size = std::snprintf(nullptr, 0, pattern.c_str(), *number);  // NOLINT: the pattern is made above
+  std::string text(static_cast<std::size_t>(std::max(size, 0)) + 1, '\0');
+  std::snprintf(text.data(), text.size(), pattern.c_str(), *number);  // NOLINT: as above
+  text.pop_back();
+  return text;
 }
 
 std::string converted(const Conversion& conversion, const Value& value) {

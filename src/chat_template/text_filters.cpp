@@ -150,6 +150,30 @@ Value filter_abs(const Value& operand, const Arguments&) {
   throw TemplateProblem("bad operand type for abs(): '" + std::string(operand.type_name()) + "'");
 }
 
+/// Rounds as Python's round(): to the nearest decimal text of the exact value, and halves to even. An integer stays
+/// one.
+Value rounded(const Value& operand, double number, std::int64_t precision) {
+  constexpr std::int64_t kMostDigits = 330;  // that a double has behind its point
+  constexpr std::int64_t kMostTens = 18;     // of an int64
+  if (precision >= 0) {
+    if (operand.as_integer() || !std::isfinite(number) || precision > kMostDigits) return operand;
+    char text[700];
+    std::snprintf(text, sizeof text, "%.*f", static_cast<int>(precision), number);
+    return std::strtod(text, nullptr);
+  }
+  if (const auto integer = operand.as_integer()) {
+    if (precision < -kMostTens) return std::int64_t{0};
+    std::int64_t unit = 1;
+    for (std::int64_t i = 0; i > precision; --i) unit *= 10;
+    const std::int64_t whole = *integer / unit;
+    const std::int64_t twice = 2 * std::abs(*integer % unit);
+    const bool goes_up = twice > unit || (twice == unit && whole % 2 != 0);
+    return (whole + (goes_up ? (*integer < 0 ? -1 : 1) : 0)) * unit;
+  }
+  const double unit = std::pow(10.0, static_cast<double>(-precision));
+  return std::nearbyint(number / unit) * unit;
+}
+
 Value filter_round(const Value& operand, const Arguments& arguments) {
   const Parameters given(arguments, "round", {"precision", "method"});
   const auto number = operand.as_number();
@@ -159,8 +183,7 @@ Value filter_round(const Value& operand, const Arguments& arguments) {
   if (method == "ceil") return std::ceil(*number * scale) / scale;
   if (method == "floor") return std::floor(*number * scale) / scale;
   if (method != "common") throw TemplateProblem("method must be common, ceil or floor");
-  if (operand.as_integer() && given.integer("precision", 0) >= 0) return operand;
-  return std::nearbyint(*number * scale) / scale;
+  return rounded(operand, *number, given.integer("precision", 0));
 }
 
 Value filter_format(const Value& operand, const Arguments& arguments) {
@@ -172,7 +195,14 @@ Value filter_safe(const Value& operand, const Arguments&) {
 }
 
 Value filter_wordcount(const Value& operand, const Arguments&) {
-  return Value::number(split(soft_text(operand), {}).size());
+  std::size_t count = 0;
+  bool is_inside = false;
+  for (const char32_t code : code_points(soft_text(operand))) {  // Jinja counts \w+
+    const bool is_word = code == U'_' || has_property(utf8(std::u32string_view(&code, 1)), TextProperty::alnum);
+    if (is_word && !is_inside) ++count;
+    is_inside = is_word;
+  }
+  return Value::number(count);
 }
 
 Value filter_center(const Value& operand, const Arguments& arguments) {

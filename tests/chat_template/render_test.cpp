@@ -30,6 +30,22 @@ TEST_CASE("a template prints messages", "[chat_template]") {
         "<user>hi\n");
 }
 
+TEST_CASE("numbers are rounded, formatted and words counted as by Python and Jinja 3.1",
+          "[chat_template][regression]") {
+  for (const auto& [source, expected] : std::vector<std::pair<std::string, std::string>>{
+           {"{{ 2.675|round(2) }} {{ 1.115|round(2) }} {{ 0.35|round(1) }} {{ 4.35|round(1) }}", "2.67 1.11 0.3 4.3"},
+           {"{{ 15|round(-1) }} {{ 25|round(-1) }} {{ (-15)|round(-1) }} {{ 1234.5|round(-2) }}", "20 20 -20 1200.0"},
+           {"{{ 2.5|round }} {{ 3.5|round }}", "2.0 4.0"},
+           {"{{ \"Don't stop: x-y z\"|wordcount }} {{ 'a_b é1 — c'|wordcount }}", "6 3"},
+           {"{{ '%.3d'%7 }} {{ '%x'%(-1) }} {{ '%#x|%o|%X'%(255,8,255) }} {{ '%#o'%8 }}", "007 -1 0xff|10|FF 0o10"},
+           {"{{ '%05d|%-5d|%+d|% d'%(7,7,7,7) }} {{ '%05.3d'%7 }} {{ '%6.3d|'%(-7) }}",
+            "00007|7    |+7| 7 00007   -007|"},
+           {"{{ '%08.2f|%-8.2f|'%(3.14159,2.5) }}", "00003.14|2.50    |"}}) {
+    INFO(source);
+    CHECK(text_of(source) == expected);
+  }
+}
+
 TEST_CASE("a step of any size ends a slice or a range", "[chat_template]") {
   CHECK(text_of("{{ 'abcdef'[1::9223372036854775807] }}") == "b");
   CHECK(text_of("{{ 'abcdef'[4::-9223372036854775807] }}") == "e");

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "support/temporary_directory.h"
+#include "tokenizer/pattern/pattern.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::tokenizer {
@@ -209,6 +210,28 @@ TEST_CASE("fingerprints tell tokenizers apart", "[tokenizer]") {
   other["model"]["vocab"]["more"] = 6;
   CHECK(first != load_tokenizer(folder.write("tokenizer.json", other.dump()))->fingerprint());
   CHECK(first == load_tokenizer(folder.write("copy.json", small_bert().dump()))->fingerprint());
+}
+
+TEST_CASE("repeated intervals and options mean what Ruby's expressions mean", "[tokenizer][regression]") {
+  const auto pieces = [](const std::string& expression, const std::string& text) {
+    std::vector<Match> matches;
+    regex_pattern(expression, "here")->find(text, matches);
+    std::string found;
+    for (const Match& match : matches) found += text.substr(match.begin, match.end - match.begin) + "|";
+    return found;
+  };
+  // As tokenizers 0.23 splits them.
+  CHECK(pieces(R"(\p{N}{1,3}+)", "1234567") == "1234567|");
+  CHECK(pieces(R"(\d{2}+)", "12345") == "1234|");
+  CHECK(pieces("[ab]{2}+c", "abbac") == "abbac|");
+  CHECK(pieces("(?:ab){2}?c", "ababc c") == "ababc|c|");
+  CHECK(pieces("a{2}?", "aaa").starts_with("aa|"));
+  CHECK(pieces("a{1,2}?", "aa") == "a|a|");
+  CHECK(pieces("(x(?:a{2}+))+", "xaaxaaaa") == "xaaxaaaa|");
+  CHECK(pieces("(?i)ab|c", "AB C") == "AB|C|");
+  CHECK_THROWS_WITH(regex_pattern("a(?i)b|c", "here"), Catch::Contains("options such as (?i)"));
+  CHECK_NOTHROW(regex_pattern("a(?i)b", "here"));
+  CHECK(pieces("a\\{2}+", "a{2}}") == "a{2}}|");
 }
 
 TEST_CASE("a regular expression that tries very many ways is given up, and named", "[tokenizer]") {

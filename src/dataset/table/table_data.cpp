@@ -275,7 +275,7 @@ double TableBuilder::finite(std::size_t feature, double value, std::int64_t line
 double TableBuilder::stored_value(std::size_t feature, TableCell cell, std::int64_t line) {
   const ColumnKind kind = data_.kinds[feature];
   if (kind == ColumnKind::category)
-    return category(feature, !cell.is_quoted && is_missing(cell.text) ? std::string_view() : cell.text);
+    return category(feature, !cell.is_quoted && is_missing(cell.text) ? std::string_view() : cell.text, line);
   if (is_missing(cell.text)) return std::numeric_limits<double>::quiet_NaN();
   if (kind == ColumnKind::number && !kinds_[feature]) check_truth(feature, cell.text, line);
   const std::optional<double> value =
@@ -287,11 +287,14 @@ double TableBuilder::stored_value(std::size_t feature, TableCell cell, std::int6
                             : "the first rows decide on a column's kind; dataset.categorical_columns takes it as text");
 }
 
-double TableBuilder::category(std::size_t feature, std::string_view cell) {
+double TableBuilder::category(std::size_t feature, std::string_view cell, std::int64_t line) {
   std::unordered_map<std::string, double>& numbers = category_numbers_[feature];
   std::vector<std::string>& names = data_.categories[feature];
   if (const auto found = numbers.find(std::string(cell)); found != numbers.end()) return found->second;
-  if (names.size() == kMostCategories) return static_cast<double>(kMostCategories - 1);
+  if (names.size() == kMostCategories)
+    throw core::Error(place(line) + ": column '" + data_.features[feature] +
+                      "' has more than 1,048,576 different texts")
+        .hint("leave it out of dataset.features: a number of a row is no category");
   const auto number = static_cast<double>(names.size());
   names.emplace_back(cell);
   numbers.emplace(cell, number);

@@ -111,7 +111,7 @@ class TableBuilder {
   void check_texts(std::size_t feature, bool is_text, std::int64_t line);
   void check_spellings() const;
   double finite(std::size_t feature, double value, std::int64_t line) const;
-  double category(std::size_t feature, std::string_view cell);
+  double category(std::size_t feature, std::string_view cell, std::int64_t line);
   void add_label(TableCell label, std::int64_t line);
   void finish_row(std::string key, TableCell label, std::int64_t line);
 

@@ -3,12 +3,15 @@
 #include <unicode/uregex.h>
 #include <unicode/utext.h>
 
+#include <algorithm>
 #include <chrono>
 #include <span>
 #include <sstream>
+#include <vector>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "tokenizer/pattern/pattern.h"
 #include "tokenizer/unicode/unicode_ranges.h"
 
@@ -92,29 +95,111 @@ void refuse_group(std::string_view rest, const std::string& where) {
       throw core::Error(where + ": '" + std::string(group) + "' in a regular expression is not supported");
 }
 
-/// Translates the expression to ICU's syntax.
-std::string translate(std::string_view expression, const std::string& where) {
-  constexpr std::string_view kDifferent = "HKNOyYgGZbBXRMCk";
-  std::string result;
-  int depth = 0;  // open brackets
-  for (std::size_t i = 0; i < expression.size(); ++i) {
-    const char c = expression[i];
-    if (c == '\\' && i + 1 < expression.size()) {
-      const std::string_view escape = escape_at(expression, i);
-      if (kDifferent.find(escape[1]) != std::string_view::npos)
-        throw core::Error(where + ": '" + std::string(escape) + "' in a regular expression is not supported");
-      const std::string instead = translated(escape, depth > 0 ? Place::brackets : Place::alone);
-      result += instead.empty() ? escape : std::string_view(instead);
-      i += escape.size() - 1;
-      continue;
-    }
-    refuse_group(expression.substr(i), where);
-    if (c == '[') ++depth;
-    if (c == ']' && depth > 0) --depth;
-    result += c;
-  }
-  return result;
+/// Returns "{2,3}" where an interval begins the text; "" elsewhere.
+std::string_view interval_at(std::string_view rest) {
+  const std::size_t end = rest.find('}');
+  if (end == std::string_view::npos || end < 2) return "";
+  const std::string_view inside = rest.substr(1, end - 1);
+  const bool is_interval = inside != "," && inside.find_first_not_of("0123456789,") == std::string_view::npos &&
+                           std::count(inside.begin(), inside.end(), ',') <= 1;
+  return is_interval ? rest.substr(0, end + 1) : "";
 }
+
+/// Returns "(?i)" where options without a group begin the text; "" elsewhere.
+std::string_view options_at(std::string_view rest) {
+  const std::size_t end = rest.find(')');
+  const bool are_options = rest.starts_with("(?") && end != std::string_view::npos &&
+                           rest.substr(2, end - 2).find_first_not_of("imx-") == std::string_view::npos;
+  return are_options ? rest.substr(0, end + 1) : "";
+}
+
+/// Translates an expression to ICU's syntax.
+class Translation {
+ public:
+  Translation(std::string_view expression, const std::string& where) : expression_(expression), where_(where) {}
+
+  std::string result() {
+    for (std::size_t i = 0; i < expression_.size();) i += take(expression_.substr(i));
+    return std::move(result_);
+  }
+
+ private:
+  struct Group {
+    std::size_t begin = 0;
+    bool has_options = false;  // that hold for the rest of the group
+  };
+
+  /// Translates what begins the text. Returns how many bytes it took.
+  std::size_t take(std::string_view rest) {
+    if (rest[0] == '\\' && rest.size() > 1) return take_escape(rest);
+    refuse_group(rest, where_);
+    if (depth_ > 0 || rest[0] == '[') return take_set(rest[0]);
+    if (const std::string_view options = options_at(rest); !options.empty()) {
+      const std::size_t taken = result_.size() - groups_.back().begin;
+      const bool begins_an_alternative =
+          taken == (groups_.size() > 1 ? 1U : 0U) || result_.back() == '|' || result_.ends_with("(?:");
+      if (!begins_an_alternative) groups_.back().has_options = true;
+      result_ += options;
+      return options.size();
+    }
+    if (rest[0] == '{')
+      if (const std::string_view interval = interval_at(rest); !interval.empty()) return take_interval(rest, interval);
+    if (rest[0] == '|' && groups_.back().has_options)  // Ruby's options hold for what is behind the bar, in one group
+      throw core::Error(where_ + ": options such as (?i) before a '|' in a regular expression are not supported");
+    if (rest[0] == '{' || rest[0] == '}') {  // of no interval: itself
+      atom_ = result_.size();
+      result_ += '\\';
+      result_ += rest[0];
+      return 1;
+    }
+    const bool is_quantifier = rest[0] == '*' || rest[0] == '+' || rest[0] == '?';
+    if (!is_quantifier && !core::is_continuation(rest[0])) atom_ = result_.size();
+    if (rest[0] == '(') groups_.push_back({.begin = result_.size()});
+    if (rest[0] == ')' && groups_.size() > 1) {
+      atom_ = groups_.back().begin;
+      groups_.pop_back();
+    }
+    result_ += rest[0];
+    return 1;
+  }
+
+  std::size_t take_escape(std::string_view rest) {
+    constexpr std::string_view kDifferent = "HKNOyYgGZbBXRMCk";
+    const std::string_view escape = escape_at(rest, 0);
+    if (kDifferent.find(escape[1]) != std::string_view::npos)
+      throw core::Error(where_ + ": '" + std::string(escape) + "' in a regular expression is not supported");
+    if (depth_ == 0) atom_ = result_.size();
+    const std::string instead = translated(escape, depth_ > 0 ? Place::brackets : Place::alone);
+    result_ += instead.empty() ? escape : std::string_view(instead);
+    return escape.size();
+  }
+
+  std::size_t take_set(char c) {
+    if (depth_ == 0) atom_ = result_.size();
+    if (c == '[') ++depth_;
+    if (c == ']') --depth_;
+    result_ += c;
+    return 1;
+  }
+
+  /// In Ruby, `a{2}+` is `(?:a{2})+` and `a{2}?` is `(?:a{2})?`. ICU's are possessive and lazy.
+  std::size_t take_interval(std::string_view rest, std::string_view interval) {
+    result_ += interval;
+    const char next = rest.size() > interval.size() ? rest[interval.size()] : '\0';
+    if (next != '+' && (next != '?' || interval.find(',') != std::string_view::npos)) return interval.size();
+    result_.insert(atom_, "(?:");
+    result_ += ')';
+    result_ += next;
+    return interval.size() + 1;
+  }
+
+  std::string_view expression_;
+  const std::string& where_;
+  std::string result_;
+  std::size_t atom_ = 0;  // where the last thing that may be repeated begins in result_
+  int depth_ = 0;         // open brackets
+  std::vector<Group> groups_{Group{}};
+};
 
 /// Time limit for one text. Some expressions need exponential time; ordinary ones take a thousandth of the limit.
 class Budget {
@@ -139,7 +224,7 @@ class RegexPattern final : public Pattern {
   RegexPattern(std::string_view expression, const std::string& where) : where_(where) {
     UErrorCode status = U_ZERO_ERROR;
     UParseError place{};
-    const std::string text = translate(expression, where);
+    const std::string text = Translation(expression, where).result();
     OpenText opened(text);
     // In Ruby, ^ and $ match at every line, and only \n ends a line.
     regex_.reset(uregex_openUText(opened.get(), UREGEX_MULTILINE | UREGEX_UNIX_LINES, &place, &status));
