@@ -1,10 +1,18 @@
 #include "compare/record_json.h"
 
 #include <cmath>
+#include <cstdlib>
+
+#include "core/text.h"
 
 namespace trainctl::compare {
 
 using nlohmann::ordered_json;
+
+ordered_json rounded(double value) {
+  return std::isfinite(value) ? ordered_json(std::strtod(core::format_digits(value, 6).c_str(), nullptr))
+                              : ordered_json(nullptr);
+}
 
 ordered_json object_of(const NamedValues& values) {
   ordered_json object = ordered_json::object();

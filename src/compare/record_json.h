@@ -13,6 +13,9 @@ nlohmann::ordered_json or_null(const std::optional<Value>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
+/// Rounds to six significant digits, as many as a screen shows; null for what isn't finite.
+nlohmann::ordered_json rounded(double value);
+
 /// Returns an object with the values by name; those that aren't finite are null.
 nlohmann::ordered_json object_of(const NamedValues& values);
 

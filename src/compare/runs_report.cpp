@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "compare/record_json.h"
@@ -132,12 +131,6 @@ ordered_json document_of(const RunComparison& comparison) {
     differences.push_back({{"key", difference.key}, {"values", std::move(values)}});
   }
   return {{"runs", std::move(runs)}, {"config_differences", std::move(differences)}};
-}
-
-/// Rounds to six significant digits, as many as a screen shows.
-ordered_json rounded(double value) {
-  return std::isfinite(value) ? ordered_json(std::strtod(core::format_digits(value, 6).c_str(), nullptr))
-                              : ordered_json(nullptr);
 }
 
 /// Returns [{"run": 0, "name": "loss", "step": […], "seconds": […], "value": […]}, …], with as many points as a small

@@ -1,8 +1,6 @@
 #include "run_report/run_report.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -11,7 +9,6 @@
 #include "compare/record_json.h"
 #include "compare/run_record.h"
 #include "core/file.h"
-#include "core/text.h"
 #include "html_report/page.h"
 #include "run_report/report.js.h"
 #include "run_report/run_files.h"
@@ -30,12 +27,6 @@ constexpr std::size_t kMostMatrixClasses = 40;
 constexpr std::size_t kMostPairs = 40;
 constexpr std::size_t kMostText = 4'000;  // characters of a value of the config
 
-/// Rounds to six significant digits, as many as a screen shows.
-ordered_json rounded(double value) {
-  return std::isfinite(value) ? ordered_json(std::strtod(core::format_digits(value, 6).c_str(), nullptr))
-                              : ordered_json(nullptr);
-}
-
 /// Returns the run's record. A run that ended before its first record has none of its figures.
 compare::RunRecord record_of(const fs::path& directory) {
   if (compare::is_run_directory(directory) || !compare::is_failed_start(directory)) return compare::read_run(directory);
@@ -52,8 +43,8 @@ ordered_json curves_of(const compare::RunRecord& run) {
     ordered_json steps = ordered_json::array(), seconds = ordered_json::array(), values = ordered_json::array();
     for (const compare::CurvePoint& point : compare::thin(whole, kMostPoints).points) {
       steps.push_back(point.step);
-      seconds.push_back(rounded(point.seconds));
-      values.push_back(rounded(point.value));
+      seconds.push_back(compare::rounded(point.seconds));
+      values.push_back(compare::rounded(point.value));
     }
     curves.push_back({{"name", whole.name}, {"step", steps}, {"seconds", seconds}, {"value", values}});
   }

@@ -135,12 +135,16 @@ bool has_steps(const fs::path& checkpoints) {
   return false;
 }
 
+/// Whether a run that went on after it was stopped has records beyond its summary.
+bool is_beyond(const RunEntry& run, const ordered_json& summary) {
+  return static_cast<double>(run.steps) > number(summary, "steps").value_or(0);
+}
+
 std::string state_of(const RunEntry& run, const ordered_json& summary, bool has_record) {
   if (is_locked(run.path)) return "training";
   const std::string outcome = text(summary, "outcome");
   const bool is_told = outcome == "finished" || outcome == "stopped" || outcome == "failed";
-  // A run that went on after it was stopped has records beyond its summary.
-  if (is_told && static_cast<double>(run.steps) <= number(summary, "steps").value_or(0)) return outcome;
+  if (is_told && !is_beyond(run, summary)) return outcome;
   return has_record || run.has_checkpoints || is_told ? "unfinished" : "no_step";
 }
 
@@ -180,9 +184,10 @@ RunEntry read_entry(const fs::path& directory, std::vector<std::string>& problem
   run.steps =
       static_cast<std::int64_t>(std::max(number(newest, "step").value_or(0), number(summary, "steps").value_or(0)));
   if (const auto total = number(provenance, "total_steps")) run.total_steps = static_cast<std::int64_t>(*total);
-  const bool is_beyond_summary = static_cast<double>(run.steps) > number(summary, "steps").value_or(0);
-  if (!is_beyond_summary) run.best = best_of(summary, provenance);
-  if (!is_beyond_summary) run.wall_s = number(summary, "wall_s");
+  if (!is_beyond(run, summary)) {
+    run.best = best_of(summary, provenance);
+    run.wall_s = number(summary, "wall_s");
+  }
   run.state = state_of(run, summary, !newest.is_null());
   run.bytes = size_of(directory, problems);
   return run;

@@ -220,7 +220,7 @@ TEST_CASE("repeated intervals and options mean what Ruby's expressions mean", "[
     for (const Match& match : matches) found += text.substr(match.begin, match.end - match.begin) + "|";
     return found;
   };
-  // As tokenizers 0.23 splits them.
+  // The pieces are those of tokenizers 0.23.
   CHECK(pieces(R"(\p{N}{1,3}+)", "1234567") == "1234567|");
   CHECK(pieces(R"(\d{2}+)", "12345") == "1234|");
   CHECK(pieces("[ab]{2}+c", "abbac") == "abbac|");

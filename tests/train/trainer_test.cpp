@@ -35,17 +35,21 @@ TrainedRun train(const experiment::Experiment& experiment, const std::filesystem
   return {weights_of(*run), log.all<tracking::StepLogged>()};
 }
 
+std::string notices_of_building(const experiment::Experiment& experiment) {
+  std::vector<tracking::Notice> notices;
+  build(experiment, notices);
+  std::string text;
+  for (const tracking::Notice& notice : notices) text += notice.text;
+  return text;
+}
+
 }  // namespace
 
 TEST_CASE("what a schedule says and a run is too short for is told", "[train][regression]") {
   const auto told = [](optimizer::ScheduleConfig schedule) {
     experiment::Experiment experiment = small_experiment();  // 16 steps
     experiment.optimizer.lr_scheduler = std::move(schedule);
-    std::vector<tracking::Notice> notices;
-    build(experiment, notices);
-    std::string text;
-    for (const tracking::Notice& notice : notices) text += notice.text;
-    return text;
+    return notices_of_building(experiment);
   };
   using Catch::Contains;
   const auto shaped = [](auto shape) { return optimizer::ScheduleConfig{.shape = shape}; };
@@ -64,11 +68,7 @@ TEST_CASE("what begins behind the last step is told", "[train][regression]") {
   const auto told = [](const auto& change) {
     experiment::Experiment experiment = small_experiment();  // 16 steps
     change(experiment);
-    std::vector<tracking::Notice> notices;
-    build(experiment, notices);
-    std::string text;
-    for (const tracking::Notice& notice : notices) text += notice.text;
-    return text;
+    return notices_of_building(experiment);
   };
   using Catch::Contains;
   const auto averaged_from = [&](std::int64_t start) {
