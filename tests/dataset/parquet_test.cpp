@@ -2,6 +2,7 @@
 
 #include "core/file.h"
 #include "dataset/dataset.h"
+#include "dataset/text/reading/text_reader.h"
 #include "support/skip.h"
 #include "support/small_files.h"
 
@@ -42,6 +43,7 @@ write('words', x=['1', '2'], label=['a', 'b'])
 write('dates', x=days, label=['a', 'b'])
 write('truths', x=[True, False], label=['a', 'b'])
 write('nulls', x=pa.array([None, None], pa.null()), label=['a', 'b'])
+write('bytes', x=['caf@', 'b'], label=['a', 'b'])
 write('label_numbers', x=[1, 2], label=[0, 1])
 write('label_reals', x=[1, 2], label=[0.0, 1.0])
 write('label_words', x=[1, 2], label=['0', '1'])
@@ -212,6 +214,25 @@ TEST_CASE("files that store a column otherwise are refused, or give equal values
   CHECK_THAT(refusal(config_of_files({"label_numbers", "label_truths"})), Contains("has truth values and numbers"));
   CHECK(class_names(config_of_files({"label_ms", "label_us", "label_ns"})) ==
         std::vector<std::string>{"2024-01-01", "2024-01-02 05:30:00"});
+}
+
+TEST_CASE("texts of a Parquet file that aren't UTF-8 are refused at their row, or repaired", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  if (!has_arrow() || !write_files(directory, "none")) testing::skip("no Arrow, or no pyarrow");
+  std::string bytes = core::read_file(directory / "bytes.parquet");
+  for (std::size_t at = bytes.find("caf@"); at != std::string::npos; at = bytes.find("caf@")) bytes[at + 3] = '\xe9';
+  const std::string file = directory.write("latin1.parquet", bytes);
+  DatasetConfig config;
+  config.source = TableConfig{.train = {file}};
+  CHECK_THAT(error_of([&] { build(config, {}); }), Contains("latin1.parquet:1: column 'x': byte 4 of the text"));
+  config.source = TableConfig{.train = {file}, .features = {"label"}, .label = "x"};
+  CHECK_THAT(error_of([&] { build(config, {}); }), Contains("latin1.parquet:1: column 'x': byte 4 of the text"));
+
+  std::vector<std::string> texts;
+  const auto use = [&](const std::vector<std::string_view>& values, std::int64_t) { texts.emplace_back(values[0]); };
+  CHECK_THAT(error_of([&] { read_rows(file, {}, {{"x"}}, use); }), Contains("latin1.parquet:1: column 'x'"));
+  read_rows(file, {.encoding_errors = EncodingErrors::replace}, {{"x"}}, use);
+  CHECK(texts == std::vector<std::string>{"caf\xEF\xBF\xBD", "b"});
 }
 
 }  // namespace trainctl::dataset::parquet_test

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "dataset/files/parquet_file.h"
 #include "dataset/text/reading/table_layout.h"
 #include "dataset/text/reading/table_records.h"
@@ -62,7 +63,7 @@ void read_table(const fs::path& file, std::string_view text, const KnownLayout& 
 }
 
 /// Reads texts, and numbers as texts.
-void read_parquet_rows(const fs::path& file, const RowColumns& columns, const RowUse& use) {
+void read_parquet_rows(const fs::path& file, EncodingErrors invalid, const RowColumns& columns, const RowUse& use) {
   const auto choose = [&](const std::vector<ParquetColumn>& stored) {
     std::vector<std::string> header;
     for (const ParquetColumn& column : stored) header.push_back(column.name);
@@ -77,10 +78,15 @@ void read_parquet_rows(const fs::path& file, const RowColumns& columns, const Ro
   };
   std::vector<std::string> texts(columns.names.size());
   std::vector<std::string_view> values(columns.names.size());
-  read_parquet_file(file, choose, [&](const ParquetRow& row) {
-    for (std::size_t i = 0; i < texts.size(); ++i) values[i] = texts[i] = row.text_of(i);
+  const auto use_texts = [&](const ParquetRow& row) {
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      texts[i] = row.text_of(i);
+      if (!core::valid_utf8(texts[i])) texts[i] = core::replace_invalid(texts[i]);
+      values[i] = texts[i];
+    }
     use(values, row.number);
-  });
+  };
+  read_parquet_file(file, choose, use_texts, invalid);
 }
 
 std::string member_text(const nlohmann::json& object, const std::string& name, const std::string& place) {
@@ -218,7 +224,7 @@ void read_rows(const fs::path& file, const TextFileOptions& options, const RowCo
     throw core::Error(file.string() + " has no columns: it is taken as plain text")
         .hint("set format to jsonl, csv, tsv or parquet");
   if (format == TextFormat::jsonl) return read_member_rows(file, options, columns, use);
-  if (format == TextFormat::parquet) return read_parquet_rows(file, columns, use);
+  if (format == TextFormat::parquet) return read_parquet_rows(file, options.encoding_errors, columns, use);
   const TextFile content(file, {.invalid = options.encoding_errors});
   read_table(file, content.text(), known_text_layout(format, options), columns, use);
 }
