@@ -551,6 +551,33 @@ TEST_CASE("rows for a model of numbered columns have no header", "[dataset]") {
   CHECK(lines == std::vector<std::int64_t>{1, 2, 3});
 }
 
+TEST_CASE("the training files' header decides on that of every other file", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const auto lines_of = [&](const std::string& train, const std::string& label, const std::string& content) {
+    const DatasetConfig whole = config_of({.train = {directory.write("t.csv", train)}, .label = label});
+    const Datasets data = build(whole, {});
+    const Datasets described = described_datasets(description_of(data.train->spec()), data.fingerprint);
+    std::vector<std::int64_t> lines;
+    table_inputs_of(whole.source, described.train->spec())
+        ->read(content, "in.csv", [&](const LineInput<at::Tensor>& input) {
+          CHECK(input.error.empty());
+          lines.push_back(input.line);
+        });
+    return lines;
+  };
+  // One row is too few to tell a header of numbers from a row.
+  const std::string years = "2019,2020,2021,label\n1.5,2.5,1.5,a\n3.5,4.5,3.5,b\n1.5,2.5,1.5,a\n";
+  for (const char* label : {"label", "4"})
+    CHECK(lines_of(years, label, "2019,2020,2021\n5,6,7\n") == std::vector<std::int64_t>{2});
+  const std::string numbered = "0,1,2,3\n1.5,2.5,1.5,a\n3.5,4.5,3.5,b\n1.5,2.5,1.5,a\n";
+  CHECK(lines_of(numbered, "4", "0,1,2,3\n5,6,7,a\n") == std::vector<std::int64_t>{2});
+
+  const std::string train = directory.write("n.csv", "1.5,2.5,a\n3.5,4.5,b\n1.5,2.5,a\n");
+  const std::string eval = directory.write("e.csv", "1,2,a\n2.5,4.5,b\n2.5,3.5,a\n");
+  const Datasets data = build(config_of({.train = {train}, .eval = {eval}, .label = "3"}), {});
+  CHECK(data.eval->num_samples() == 3);
+}
+
 TEST_CASE("an encoding other than UTF-8 is refused at its place, or named", "[dataset]") {
   const TemporaryDirectory directory;
   const std::string latin1 = directory.write("l.csv", "x,c,label\n1,caf\xe9,a\n2,th\xe9,b\n");

@@ -250,20 +250,20 @@ std::map<std::string, ColumnKind> stated_kinds(const TableConfig& config) {
   return kinds;
 }
 
-/// Reads a set. `kinds`, `features` and `label` are those of the training rows' columns, if those were read before.
+/// Returns the columns that the config states.
+TableColumns stated_columns(const TableConfig& config, const LoaderOptions& options) {
+  return {.features = config.features,
+          .label = config.label,
+          .label_type = config.label_type,
+          .kinds = stated_kinds(config),
+          .class_names = options.trained != nullptr ? options.trained->class_names : config.class_names};
+}
+
 TableData read_set(const TableConfig& config, const std::vector<std::string>& patterns, std::string_view key,
-                   std::map<std::string, ColumnKind> kinds, bool has_decimal_comma, const LoaderOptions& options,
-                   const std::vector<std::string>& features = {}, const std::string& label = "") {
+                   TableColumns columns, const LoaderOptions& options) {
   const std::vector<std::filesystem::path> files =
       expand_files(patterns, {{".csv", ".tsv", ".tab", ".parquet", ".pq"}}, key);
-  TableData data =
-      read_tables(files, {.config = config, .tell = options.tell},
-                  {.features = features.empty() ? config.features : features,
-                   .label = label.empty() ? config.label : label,
-                   .label_type = config.label_type,
-                   .kinds = std::move(kinds),
-                   .class_names = options.trained != nullptr ? options.trained->class_names : config.class_names,
-                   .has_decimal_comma = has_decimal_comma});
+  TableData data = read_tables(files, {.config = config, .tell = options.tell}, std::move(columns));
   for (const std::string& column : data.index_columns)
     if (options.tell)
       options.tell(std::string(key) + ": column '" + column +
@@ -310,20 +310,21 @@ void tell_dropped(std::size_t num_used, const TableData& data, const char* set, 
 }  // namespace
 
 Sources build(const TableConfig& config, const LoaderOptions& options) {
-  std::map<std::string, ColumnKind> known = stated_kinds(config);
   const std::shared_ptr<const TableEncoding> known_encoding =
       options.trained != nullptr ? options.trained->table : nullptr;
-  std::vector<std::string> features;  // empty: those of the config
-  bool has_decimal_comma = false;
-  const bool divides = config.eval_fraction > 0 || config.test_fraction > 0 || options.fold;
-  for (const ColumnEncoding& column :
-       known_encoding != nullptr ? known_encoding->columns : std::vector<ColumnEncoding>()) {
-    known[column.name] = column.kind;
-    has_decimal_comma = has_decimal_comma || column.has_decimal_comma;
-    if (!divides) features.push_back(column.name);  // rows are divided by the content of all columns
+  TableColumns columns = stated_columns(config, options);
+  if (known_encoding != nullptr) {
+    columns.has_header = known_encoding->has_header(config.label);
+    const bool divides = config.eval_fraction > 0 || config.test_fraction > 0 || options.fold;
+    if (!divides) columns.features.clear();  // rows are divided by the content of all columns
+    for (const ColumnEncoding& column : known_encoding->columns) {
+      columns.kinds[column.name] = column.kind;
+      columns.has_decimal_comma = columns.has_decimal_comma || column.has_decimal_comma;
+      if (!divides) columns.features.push_back(column.name);
+    }
   }
-  const auto shared = std::make_shared<const TableData>(
-      read_set(config, config.train, "dataset.train", std::move(known), has_decimal_comma, options, features));
+  const auto shared =
+      std::make_shared<const TableData>(read_set(config, config.train, "dataset.train", std::move(columns), options));
   const TableData& data = *shared;
   const auto [train, eval, test] = divided_rows(config, data, options.fold);
   tell_dropped(train.size() + eval.size() + test.size(), data, "dataset.train", options);
@@ -333,10 +334,14 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
                         .class_names = class_names(config, data, options),
                         .labels = label_standardization(config, data, train, options)};
   const auto read_other = [&](const std::vector<std::string>& files, const char* key) {
-    std::map<std::string, ColumnKind> kinds;
-    for (std::size_t i = 0; i < data.num_features(); ++i) kinds[data.features[i]] = data.kinds[i];
-    const auto other = std::make_shared<const TableData>(
-        read_set(config, files, key, std::move(kinds), data.has_decimal_comma, options, data.features, data.label));
+    TableColumns trained = stated_columns(config, options);
+    trained.features = data.features;
+    trained.label = data.label;
+    trained.kinds.clear();
+    for (std::size_t i = 0; i < data.num_features(); ++i) trained.kinds[data.features[i]] = data.kinds[i];
+    trained.has_decimal_comma = data.has_decimal_comma;
+    trained.has_header = data.has_header;
+    const auto other = std::make_shared<const TableData>(read_set(config, files, key, std::move(trained), options));
     const std::vector<std::size_t> used = usable_rows(*other, config.missing_values);
     tell_dropped(used.size(), *other, key, options);
     return make_source(other, used, learned);
@@ -355,12 +360,8 @@ void read_first_rows(const TableConfig& config, Phase phase, std::int64_t num_ro
   const bool trains = phase == Phase::training;
   std::vector<std::filesystem::path> files = expand_files(
       trains ? config.train : config.eval, {{".csv", ".tsv", ".tab", ".parquet", ".pq"}}, trains ? "train" : "eval");
-  const TableData data = read_tables(std::span(files).first(1), {.config = config, .most_rows = num_rows},
-                                     {.features = config.features,
-                                      .label = config.label,
-                                      .label_type = config.label_type,
-                                      .kinds = stated_kinds(config),
-                                      .class_names = config.class_names});
+  const TableData data =
+      read_tables(std::span(files).first(1), {.config = config, .most_rows = num_rows}, stated_columns(config, {}));
   if (config.missing_values == MissingValues::error) usable_rows(data, config.missing_values);
   if (config.class_names.empty()) return;
   std::vector<std::size_t> labelled;

@@ -37,8 +37,10 @@ void read_text_table(const fs::path& file, const TableReading& reading, TableBui
   const ColumnChoice choice = core::is_number(chosen.label) ? choice_of(chosen.features) : ColumnChoice::by_name;
   KnownLayout known = known_layout(reading.config, file);
   if (!known.decimal && builder.has_decimal_comma()) known.decimal = ',';
+  known.has_header = chosen.has_header;
   const TableLayout layout = layout_of_table(file, text, known, choice);
   if (!layout.findings.empty() && reading.tell) reading.tell(file.string() + ": " + core::list_words(layout.findings));
+  if (layout.header.empty()) builder.number_columns();
   std::vector<std::string> header = layout.header;
   std::optional<TableBuilder::Layout> columns;
   std::vector<TableCell> features;

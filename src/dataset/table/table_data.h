@@ -30,6 +30,7 @@ struct TableColumns {
   std::map<std::string, ColumnKind> kinds{};  // of columns that the user names; the first rows decide on the others
   std::vector<std::string> class_names{};     // known ones: a label of this name is one, even if it is None
   bool has_decimal_comma = false;             // in the training files, and so in all others
+  std::optional<bool> has_header{};           // likewise; none: these are the training files
 };
 
 /// A cell of a text table.
@@ -52,6 +53,7 @@ struct TableData {
   SpillingVector<std::uint32_t> files;               // [N], in paths
   std::vector<std::string> label_names;              // as they came
   bool has_decimal_comma = false;                    // the numbers of a file
+  bool has_header = true;                            // the columns have names; false: they are numbered
   std::vector<std::string> paths;
   std::set<std::string> index_columns{};  // of a pandas.DataFrame, which were left out
 
@@ -80,6 +82,8 @@ class TableBuilder {
   /// a file that has types. `decimal`: the sign of its numbers.
   Layout begin_file(const std::string& path, const std::vector<std::string>& header, char decimal,
                     const std::vector<std::optional<ColumnKind>>& stored = {});
+  /// Notes that a file has no header, so that numbers stand for its columns.
+  void number_columns() { data_.has_header = false; }
   /// Notes that a column is left out: the index of a pandas.DataFrame.
   void leave_out_index(const std::string& column) { data_.index_columns.insert(column); }
   /// Adds a row of text.

@@ -195,6 +195,10 @@ std::int64_t TableEncoding::width() const {
   return sum;
 }
 
+bool TableEncoding::has_header(const std::string& label) const {
+  return !core::is_number(label) || !std::ranges::all_of(columns, &ColumnEncoding::is_numbered);
+}
+
 void TableEncoding::encode(std::span<const double> values, float* inputs) const {
   for (std::size_t i = 0; i < columns.size(); ++i) {
     columns[i].encode(values[i], inputs);
@@ -206,7 +210,7 @@ TableEncoding learn_encoding(const TableData& data, const std::vector<std::size_
                              const std::function<void(const std::string&)>& tell) {
   TableEncoding encoding;
   for (std::size_t i = 0; i < data.num_features(); ++i) {
-    ColumnEncoding column{.name = data.features[i], .kind = data.kinds[i]};
+    ColumnEncoding column{.name = data.features[i], .is_numbered = !data.has_header, .kind = data.kinds[i]};
     const std::vector<double> values = present_values(data, i, rows);
     if (values.empty())
       throw core::Error("column '" + column.name + "' of " + data.paths.front() + " has no value in any row")
@@ -239,6 +243,7 @@ std::string text_of_encoding(const TableEncoding& encoding) {
   Json columns = Json::array();
   for (const ColumnEncoding& column : encoding.columns) {
     Json json = {{"name", column.name}, {"kind", name_of(column.kind)}};
+    if (core::is_number(column.name)) json["is_numbered"] = column.is_numbered;
     if (column.kind == ColumnKind::category) {
       json["categories"] = column.categories;
       json["has_other"] = column.has_other;
@@ -260,6 +265,7 @@ TableEncoding encoding_of_text(const std::string& text) {
   for (const Json& json : Json::parse(text)) {
     ColumnEncoding column{.name = json.at("name").get<std::string>(),
                           .kind = column_kind_of_name(json.at("kind").get<std::string>())};
+    column.is_numbered = json.value("is_numbered", core::is_number(column.name));  // which older checkpoints lack
     column.fill = json.value("fill", 0.0);
     column.mean = json.value("mean", 0.0);
     column.scale = json.value("scale", 1.0);

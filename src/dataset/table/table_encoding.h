@@ -16,7 +16,8 @@ struct TableData;
 
 /// The inputs of one column.
 struct ColumnEncoding {
-  std::string name;  // or the column's number from 1, in a file without a header
+  std::string name;          // or the column's number from 1, in a file without a header
+  bool is_numbered = false;  // the name is such a number: the training files have no header, and so have no others
   ColumnKind kind = ColumnKind::number;
   double fill = 0;                 // of a number or date: stands for a missing value
   double mean = 0;                 // of a number or date
@@ -41,6 +42,8 @@ struct ColumnEncoding {
 struct TableEncoding {
   std::vector<ColumnEncoding> columns;
   std::int64_t width() const;
+  /// Returns whether the training files named their columns. A label that is chosen by name was in a header, too.
+  bool has_header(const std::string& label) const;
   /// Writes width() inputs of a row with one value per column.
   void encode(std::span<const double> values, float* inputs) const;
 };

@@ -56,10 +56,6 @@ TableInputs::TableInputs(const TableConfig& config, std::shared_ptr<const TableE
   const bool has_comma = std::any_of(encoding_->columns.begin(), encoding_->columns.end(),
                                      [](const ColumnEncoding& column) { return column.has_decimal_comma; });
   if (has_comma && config_.decimal == DecimalSign::auto_) config_.decimal = DecimalSign::comma;
-  // Columns without names had no header in training, so that none is looked for.
-  const bool is_numbered =
-      core::is_number(config_.label) && std::ranges::all_of(encoding_->columns, core::is_number, &ColumnEncoding::name);
-  if (is_numbered && config_.header_lines.is_auto()) config_.header_lines = 0;
 }
 
 std::unique_ptr<const TableInputs> table_inputs_of(const SourceConfig& source, const SampleSpec& spec) {
@@ -78,8 +74,9 @@ void TableInputs::read(std::string_view content, std::string_view name, const Us
   const std::string_view text = text_of_bytes(content, {.encoding = config_.encoding}, std::string(name), converted);
   std::vector<std::string> features;
   for (const ColumnEncoding& column : encoding_->columns) features.push_back(column.name);
-  const TableLayout layout =
-      layout_of_table(std::string(name), text, known_layout(config_, std::string(name)), choice_of(features));
+  KnownLayout known = known_layout(config_, std::string(name));
+  known.has_header = encoding_->has_header(config_.label);
+  const TableLayout layout = layout_of_table(std::string(name), text, known, choice_of(features));
   std::vector<std::string> header = layout.header;
   std::optional<std::vector<std::size_t>> places;
   TableRecords records = layout.open_rows(std::string(name), text);

@@ -373,15 +373,17 @@ TableLayout layout_of_table(const std::filesystem::path& file, std::string_view 
     layout.header_lines = *known.header_lines.value;
   } else {
     layout.comment_lines = static_cast<std::int64_t>(first);
-    const bool names =
-        choice == ColumnChoice::by_name ||
-        (first < rows.size() && (has_names(rows, first, layout.format.decimal) || has_titles_over_texts(rows, first) ||
-                                 has_words_of_its_own(rows, first) || has_numbers_for_names(rows, first)));
+    const bool is_looked_for = !known.has_header && choice == ColumnChoice::by_number;
+    const bool names = is_looked_for
+                           ? first < rows.size() &&
+                                 (has_names(rows, first, layout.format.decimal) || has_titles_over_texts(rows, first) ||
+                                  has_words_of_its_own(rows, first) || has_numbers_for_names(rows, first))
+                           : known.has_header.value_or(true);
     layout.header_lines = has_orange_header(rows, first) ? 3 : names ? 1 : 0;
     if (first > 0)
       layout.findings.push_back(std::to_string(first) + (first == 1 ? " line before the table is passed over"
                                                                     : " lines before the table are passed over"));
-    if (choice == ColumnChoice::by_number)
+    if (is_looked_for)
       layout.findings.emplace_back(names ? "the first line names the columns" : "no line names the columns");
   }
   TableRecords records(file, rest, layout.format, layout.has_separator_line ? 2 : 1);

@@ -30,6 +30,7 @@ struct KnownLayout {
   std::optional<char> decimal{};
   Quoting quotes = Quoting::auto_;
   config::AutoOr<std::int64_t> header_lines{};
+  std::optional<bool> has_header{};  // as the training files, if no header_lines are stated
   std::int64_t max_line_bytes = 64 << 20;
 };
 
