@@ -302,6 +302,21 @@ TEST_CASE("a document in parts is one document of the store", "[dataset]") {
                    [](char c, std::int64_t id) { return static_cast<unsigned char>(c) == id; }));
 }
 
+TEST_CASE("a header that is found is told by each run, also where the tokens are kept", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  TextFiles files{.files = {directory.write("t.csv", "Title\nOne two three four five six seven\nA b c d e f g h\n")}};
+  files.text = "1";
+  for (const Preparation outcome : {Preparation::made, Preparation::found}) {
+    std::string told;
+    const PreparedStore prepared =
+        prepare_text({.files = files, .tokenizer = *tokenizer::byte_tokenizer(), .cache_dir = directory / "cache"},
+                     {.tell = [&](const std::string& text) { told += text + "\n"; }});
+    CHECK(prepared.outcome == outcome);
+    CHECK(prepared.store->num_documents() == 2);
+    CHECK_THAT(told, Contains("t.csv: the first line names the columns"));
+  }
+}
+
 TEST_CASE("preparing says what it made, and refuses data without text", "[dataset]") {
   const TemporaryDirectory directory;
   TextLmConfig lm;

@@ -116,7 +116,9 @@ PreparedStore prepare_text(const TextRequest& request, const PrepareOptions& opt
                          .layout = {.kind = request.kind, .vocab_size = request.tokenizer.vocab_size()},
                          .write = [&](StoreWriter& writer) {
                            TextTokenizer texts(request.tokenizer, request.kind, writer);
-                           read_documents(request.files, [&](const Document& document) { texts.add(document); });
+                           read_documents(
+                               request.files, [&](const Document& document) { texts.add(document); },
+                               [&](const std::string& finding) { writer.add_finding(finding); });
                            texts.finish();
                          }};
   return prepare_store(recipe, request.cache_dir, options);

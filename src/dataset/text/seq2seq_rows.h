@@ -42,7 +42,8 @@ class StoredPair {
 };
 
 /// Calls `use` with the source and the target of each row of a file. A text without a visible character is an Error.
-void read_pair_rows(const TextPairs& files, const std::string& file, const RowUse& use);
+/// `tell` is that of TextFileOptions.
+void read_pair_rows(const TextPairs& files, const std::string& file, const RowUse& use, const Tell& tell = {});
 
 struct Seq2SeqRows {
   std::int64_t max_source_length = 0;

@@ -25,9 +25,10 @@ struct Row {
 
 /// Calls `use` with each row's label, text and second text, as `columns` names them.
 void read_labelled(const LabelledText& files, const RowColumns& columns,
-                   const std::function<void(const std::vector<std::string_view>&, const std::string& place)>& use) {
-  const TextFileOptions options{files.format, files.header_lines, files.quoting, files.max_line_bytes,
-                                files.encoding_errors};
+                   const std::function<void(const std::vector<std::string_view>&, const std::string& place)>& use,
+                   const Tell& tell = {}) {
+  const TextFileOptions options{files.format,         files.header_lines,    files.quoting,
+                                files.max_line_bytes, files.encoding_errors, tell};
   std::int64_t num_rows = 0;
   for (const std::string& file : files.files)
     read_rows(file, options, columns, [&](const std::vector<std::string_view>& values, std::int64_t line) {
@@ -73,22 +74,22 @@ class RowTokenizer {
  public:
   RowTokenizer(const tokenizer::Tokenizer& tokenizer, const TextClassificationConfig& config, const LabelledText& files,
                StoreWriter& writer)
-      : tokenizer_(tokenizer),
-        config_(config),
-        files_(files),
-        tasks_([&writer](StoreChunk chunk) { writer.add(chunk); }) {}
+      : tokenizer_(tokenizer), config_(config), files_(files), writer_(writer), tasks_([&writer](StoreChunk chunk) {
+          writer.add(chunk);
+        }) {}
 
   void run(const ClassNumbers& classes) {
     RowColumns columns{{files_.label, files_.text}};
     if (files_.text_pair) columns.names.push_back(*files_.text_pair);
     const bool has_classes = config_.label_type == LabelType::class_;
-    read_labelled(files_, columns, [&](const std::vector<std::string_view>& values, const std::string& place) {
+    const auto use = [&](const std::vector<std::string_view>& values, const std::string& place) {
       add({.text = std::string(values[1]),
            .pair = values.size() > 2 ? std::string(values[2]) : "",
            .target =
                has_classes ? classes.of(values[0], place) : std::bit_cast<std::int64_t>(label_value(values[0], place)),
            .place = place});
-    });
+    };
+    read_labelled(files_, columns, use, [this](const std::string& finding) { writer_.add_finding(finding); });
     start();
     tasks_.finish();
   }
@@ -111,6 +112,7 @@ class RowTokenizer {
   const tokenizer::Tokenizer& tokenizer_;
   const TextClassificationConfig& config_;
   const LabelledText& files_;
+  StoreWriter& writer_;
   std::vector<Row> rows_;
   std::size_t num_bytes_ = 0;
   OrderedTasks<StoreChunk> tasks_;

@@ -41,27 +41,23 @@ class PairTokenizer {
       : tokenizer_(tokenizer),
         config_(config),
         end_(end_token(tokenizer, config.tokenizer)),
+        writer_(writer),
         tasks_([&writer](StoreChunk chunk) { writer.add(chunk); }) {}
 
   void run(const TextPairs& files) {
     std::int64_t num_rows = 0;
-    read_pairs(files, [&](std::string_view source, std::string_view target) {
+    const auto use = [&](const std::vector<std::string_view>& values, std::int64_t) {
       ++num_rows;
-      add({.source = config_.prefix + std::string(source), .target = std::string(target)});
-    });
+      add({.source = config_.prefix + std::string(values[0]), .target = std::string(values[1])});
+    };
+    for (const std::string& file : files.files)
+      read_pair_rows(files, file, use, [this](const std::string& finding) { writer_.add_finding(finding); });
     if (num_rows == 0) throw core::Error("no rows in " + core::list_words(files.files));
     start();
     tasks_.finish();
   }
 
  private:
-  static void read_pairs(const TextPairs& files,
-                         const std::function<void(std::string_view source, std::string_view target)>& use) {
-    for (const std::string& file : files.files)
-      read_pair_rows(files, file,
-                     [&](const std::vector<std::string_view>& values, std::int64_t) { use(values[0], values[1]); });
-  }
-
   void add(TextPair pair) {
     num_bytes_ += pair.source.size() + pair.target.size();
     pairs_.push_back(std::move(pair));
@@ -96,6 +92,7 @@ class PairTokenizer {
   const tokenizer::Tokenizer& tokenizer_;
   const TextSeq2SeqConfig& config_;
   std::int32_t end_;
+  StoreWriter& writer_;
   std::vector<TextPair> pairs_;
   std::size_t num_bytes_ = 0;
   OrderedTasks<StoreChunk> tasks_;
@@ -139,9 +136,9 @@ void tell_cuts(const std::string& set, const TokenStore& store, const TextSeq2Se
 
 }  // namespace
 
-void read_pair_rows(const TextPairs& files, const std::string& file, const RowUse& use) {
-  const TextFileOptions options{files.format, files.header_lines, files.quoting, files.max_line_bytes,
-                                files.encoding_errors};
+void read_pair_rows(const TextPairs& files, const std::string& file, const RowUse& use, const Tell& tell) {
+  const TextFileOptions options{files.format,         files.header_lines,    files.quoting,
+                                files.max_line_bytes, files.encoding_errors, tell};
   read_rows(file, options, {{files.source, files.target}},
             [&](const std::vector<std::string_view>& values, std::int64_t line) {
               for (const std::size_t i : {0, 1})

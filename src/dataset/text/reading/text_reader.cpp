@@ -42,9 +42,11 @@ std::vector<std::size_t> places_of(const RowColumns& columns, const std::vector<
   return places;
 }
 
-void read_table(const fs::path& file, std::string_view text, const KnownLayout& known, const RowColumns& columns,
+void read_table(const fs::path& file, std::string_view text, const TextFileOptions& options, const RowColumns& columns,
                 const RowUse& use) {
+  const KnownLayout known = known_text_layout(format_of(file.native(), options.format), options);
   const TableLayout layout = layout_of_table(file, text, known, choice_of(columns.names));
+  if (!layout.findings.empty() && options.tell) options.tell(file.string() + ": " + core::list_words(layout.findings));
   const std::vector<std::size_t> places = places_of(columns, layout.header, file);
   TableRecords records = layout.open_rows(file, text);
   std::vector<std::string_view> values(places.size());
@@ -226,10 +228,10 @@ void read_rows(const fs::path& file, const TextFileOptions& options, const RowCo
   if (format == TextFormat::jsonl) return read_member_rows(file, options, columns, use);
   if (format == TextFormat::parquet) return read_parquet_rows(file, options.encoding_errors, columns, use);
   const TextFile content(file, {.invalid = options.encoding_errors});
-  read_table(file, content.text(), known_text_layout(format, options), columns, use);
+  read_table(file, content.text(), options, columns, use);
 }
 
-void read_documents(const TextFiles& files, const DocumentUse& use) {
+void read_documents(const TextFiles& files, const DocumentUse& use, const Tell& tell) {
   for (const std::string& file : files.files) {
     if (format_of(file, files.format) == TextFormat::text) {
       if (files.format == TextFormat::auto_ && ends_in_any_case(file, ".json"))
@@ -238,8 +240,9 @@ void read_documents(const TextFiles& files, const DocumentUse& use) {
       read_plain_text(file, files, use);
       continue;
     }
-    const TextFileOptions options{files.format, files.header_lines, files.quoting,
-                                  files.max_line_bytes.value.value_or(kUsualLineBytes), files.encoding_errors};
+    const TextFileOptions options{files.format,          files.header_lines,
+                                  files.quoting,         files.max_line_bytes.value.value_or(kUsualLineBytes),
+                                  files.encoding_errors, tell};
     read_rows(file, options, {{files.text}}, [&](const std::vector<std::string_view>& values, std::int64_t) {
       if (is_visible(values[0])) use({.text = values[0], .file = nullptr});
     });

@@ -25,12 +25,16 @@ struct RowColumns {
   std::vector<std::string> names;  // members, or columns by name or by number from 1
 };
 
+/// Hears of what a user would want to know.
+using Tell = std::function<void(const std::string&)>;
+
 struct TextFileOptions {
   TextFormat format = TextFormat::auto_;
   config::AutoOr<std::int64_t> header_lines{};
   Quoting quoting = Quoting::auto_;
   std::int64_t max_line_bytes = 64 << 20;
   EncodingErrors encoding_errors = EncodingErrors::strict;
+  Tell tell{};  // hears of what the rows of a csv or tsv file showed
 };
 
 /// Returns what the options say of a csv or tsv file.
@@ -58,8 +62,9 @@ struct Document {
   std::shared_ptr<const TextFile> file;  // keeps `text`; null: it lives until the call returns
 };
 using DocumentUse = std::function<void(const Document& document)>;
-/// Calls `use` for each document of the files, in order. Documents without a visible character are left out.
-void read_documents(const TextFiles& files, const DocumentUse& use);
+/// Calls `use` for each document of the files, in order. Documents without a visible character are left out. `tell` is
+/// that of TextFileOptions.
+void read_documents(const TextFiles& files, const DocumentUse& use, const Tell& tell = {});
 
 /// An Error where a line is longer.
 void check_line_bytes(std::string_view line, std::int64_t max_line_bytes, const std::string& place);

@@ -46,6 +46,7 @@ class StorePreparation {
       prepared.store = std::make_shared<const TokenStore>(directory_);
       prepared.outcome = outcome_;
     }
+    for (const std::string& finding : prepared.store->findings()) tell(finding);
     prepared.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return prepared;
   }

@@ -143,17 +143,18 @@ void StoreWriter::finish(const std::string& fingerprint) {
 void StoreWriter::write_index(const std::string& fingerprint) {
   nlohmann::json files;
   for (const std::unique_ptr<Part>& written : parts_) files[written->name()] = written->note();
-  const nlohmann::json index{{"version", kStoreVersion},
-                             {"kind", kStoreKindNames[static_cast<std::size_t>(layout_.kind)]},
-                             {"fingerprint", fingerprint},
-                             {"num_tokens", num_tokens_},
-                             {"num_documents", starts_.size() - 1},
-                             {"num_bytes", num_bytes_},
-                             {"bytes_per_id", bytes_per_id_},
-                             {"tokens_per_shard", kTokensPerShard},
-                             {"class_names", class_names_},
-                             {"shards", shards_},
-                             {"files", files}};
+  nlohmann::json index{{"version", kStoreVersion},
+                       {"kind", kStoreKindNames[static_cast<std::size_t>(layout_.kind)]},
+                       {"fingerprint", fingerprint},
+                       {"num_tokens", num_tokens_},
+                       {"num_documents", starts_.size() - 1},
+                       {"num_bytes", num_bytes_},
+                       {"bytes_per_id", bytes_per_id_},
+                       {"tokens_per_shard", kTokensPerShard},
+                       {"class_names", class_names_},
+                       {"shards", shards_},
+                       {"files", files}};
+  if (!findings_.empty()) index["findings"] = findings_;
   core::write_file_atomically(directory_ / "index.json",
                               index.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n",
                               core::Durability::disk);

@@ -45,6 +45,8 @@ class StoreWriter {
 
   /// Sets the names of the classes of the targets or labels that follow.
   void set_class_names(std::vector<std::string> names) { class_names_ = std::move(names); }
+  /// Adds what the files showed while they were read, to be told to each user of the store.
+  void add_finding(std::string finding) { findings_.push_back(std::move(finding)); }
   /// In the order of the text. Documents without tokens are left out, where they have no target.
   void add(const StoreChunk& chunk);
   /// Writes what is left, and the index. Without tokens an Error.
@@ -60,6 +62,7 @@ class StoreWriter {
   std::filesystem::path directory_;
   StoreLayout layout_;
   std::vector<std::string> class_names_;
+  std::vector<std::string> findings_;
   std::int64_t bytes_per_id_;
   std::vector<std::unique_ptr<Part>> parts_;
   std::vector<std::string> shards_;

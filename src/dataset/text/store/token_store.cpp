@@ -99,6 +99,7 @@ void TokenStore::read_counts(const Index& index) {
   num_bytes_ = index.get<std::int64_t>("num_bytes");
   fingerprint_ = index.get<std::string>("fingerprint");
   class_names_ = index.get<std::vector<std::string>>("class_names");
+  if (index.json.contains("findings")) findings_ = index.get<std::vector<std::string>>("findings");
   const std::string kind = index.get<std::string>("kind");
   const auto& kinds = kStoreKindNames;
   const auto found = std::find(kinds.begin(), kinds.end(), kind);

@@ -40,6 +40,8 @@ class TokenStore {
   double bytes_per_token() const { return static_cast<double>(num_bytes_) / static_cast<double>(num_tokens_); }
   const std::string& fingerprint() const { return fingerprint_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
+  /// What the text files showed, such as "texts.csv: the first line names the columns".
+  const std::vector<std::string>& findings() const { return findings_; }
   /// Ids of tokens [begin, begin + to.size()).
   void copy(std::int64_t begin, std::span<std::int64_t> to) const;
   /// The number of the document that a token is of.
@@ -76,6 +78,7 @@ class TokenStore {
   std::int64_t num_bytes_ = 0;
   std::string fingerprint_;
   std::vector<std::string> class_names_;
+  std::vector<std::string> findings_;
 };
 
 }  // namespace trainctl::dataset
