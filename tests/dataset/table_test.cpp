@@ -551,6 +551,30 @@ TEST_CASE("rows for a model of numbered columns have no header", "[dataset]") {
   CHECK(lines == std::vector<std::int64_t>{1, 2, 3});
 }
 
+TEST_CASE("a row to predict that training would leave out is an error at its line", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const DatasetConfig whole =
+      config_of({.train = {directory.write("t.csv", "x,city,label\n1,Rome,a\n2,Oslo,b\n3,,b\n")},
+                 .missing_values = MissingValues::drop,
+                 .feature_scaling = FeatureScaling::none});
+  const Datasets data = build(whole, {});
+  std::vector<std::pair<std::int64_t, std::string>> wrong;
+  Floats numbers;
+  table_inputs_of(whole.source, data.train->spec())
+      ->read("x,city\n4,Rome\n5,\n6,NA\n7,\"\"\n,Oslo\n8,Oslo\n", "in.csv", [&](const LineInput<at::Tensor>& input) {
+        if (input.content)
+          numbers.push_back(values(*input.content)[0]);
+        else
+          wrong.emplace_back(input.line, input.error);
+      });
+  CHECK(numbers == Floats{4, 8});
+  REQUIRE(wrong.size() == 4);
+  for (std::size_t i = 0; i < wrong.size(); ++i) {
+    CHECK(wrong[i].first == static_cast<std::int64_t>(i) + 3);
+    CHECK_THAT(wrong[i].second, Contains(i < 3 ? "column 'city' is missing" : "column 'x' is missing"));
+  }
+}
+
 TEST_CASE("the training files' header decides on that of every other file", "[dataset][regression]") {
   const TemporaryDirectory directory;
   const auto lines_of = [&](const std::string& train, const std::string& label, const std::string& content) {

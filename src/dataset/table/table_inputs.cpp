@@ -20,12 +20,15 @@ namespace {
 
 /// Returns the number, days or code of a cell; NaN if it has no value.
 double value_of(const ColumnEncoding& column, TableCell cell, char decimal, MissingValues missing) {
-  if (column.kind == ColumnKind::category)
-    return column.code_of(!cell.is_quoted && is_missing(cell.text) ? "" : std::string(cell.text));
-  if (is_missing(cell.text)) {
+  const bool is_category = column.kind == ColumnKind::category;
+  const bool has_value = is_category && cell.is_quoted ? !cell.text.empty() : !is_missing(cell.text);
+  const bool is_left_out = !has_value && missing == MissingValues::drop;  // so that training saw no such row
+  if (is_category && !is_left_out) return column.code_of(has_value ? std::string(cell.text) : "");
+  if (!has_value) {
     if (missing == MissingValues::mean) return std::numeric_limits<double>::quiet_NaN();
     throw core::Error("column '" + column.name + "' is missing")
-        .hint("dataset.missing_values: mean takes the column's mean");
+        .hint(is_left_out ? "training left such rows out (dataset.missing_values: drop)"
+                          : "dataset.missing_values: mean takes the column's mean");
   }
   const std::optional<double> value =
       column.kind == ColumnKind::number ? number_in(cell.text, decimal) : date_in(cell.text);
