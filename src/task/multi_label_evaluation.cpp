@@ -29,6 +29,14 @@ double mean_of(const std::vector<RankingMetrics>& ranks, double RankingMetrics::
   return sum / count;
 }
 
+/// Returns the mean of F1 over all labels. One that neither occurs nor was predicted counts 0, as in scikit-learn's
+/// f1_score of indicators with zero_division=0.
+double mean_f1(const ClassCounts& counts) {
+  double sum = 0;
+  for (std::size_t i = 0; i < counts.labeled.size(); ++i) sum += f1_of(counts, i);
+  return sum / static_cast<double>(counts.labeled.size());
+}
+
 }  // namespace
 
 at::Tensor label_logits(model::Model& model, const model::ModelInput& input, std::int64_t num_classes) {
@@ -102,7 +110,7 @@ double MultiLabelEvaluation::value_of(MultiLabelMetric metric, const ClassCounts
     case MultiLabelMetric::f1_micro:
       return labeled + predicted == 0 ? 0 : 2 * hits / (labeled + predicted);
     case MultiLabelMetric::f1_macro:
-      return macro_f1(classes);
+      return mean_f1(classes);
     case MultiLabelMetric::precision_micro:
       return predicted == 0 ? 0 : hits / predicted;
     case MultiLabelMetric::recall_micro:

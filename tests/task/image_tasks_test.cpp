@@ -93,6 +93,18 @@ TEST_CASE("an evaluation tells the precision of each label", "[task]") {
   CHECK(details["samples_with_label"] == nlohmann::json({1, 1, 0}));
 }
 
+TEST_CASE("f1_macro of several labels counts 0 for a label that never occurs", "[task][regression]") {
+  const dataset::SampleSpec spec = spec_of(dataset::Targets::label_sets, 3);
+  SameModel model;
+  const MultiLabelClassificationConfig config{.metrics = {MultiLabelMetric::f1_macro}};
+  const auto evaluation = build(TaskConfig(config), spec)->evaluate(model, spec);
+  evaluation->add({.inputs = at::tensor({2.0F, -1.0F, -3.0F, -2.0F, 1.0F, -3.0F}).view({2, 3}),
+                   .targets = at::tensor({1, 0, 0, 0, 1, 0}).to(at::kLong).view({2, 3})});
+  const Metrics metrics = evaluation->metrics();
+  REQUIRE(metrics.back().first == "f1_macro");
+  CHECK(metrics.back().second == Approx(2.0 / 3));  // f1_score(average="macro", zero_division=0)
+}
+
 TEST_CASE("an evaluation tells the intersection over union of each class, and counts pixels", "[task]") {
   const dataset::SampleSpec spec = spec_of(dataset::Targets::class_masks, 3);
   SameModel model;
