@@ -302,6 +302,21 @@ TEST_CASE("a document in parts is one document of the store", "[dataset]") {
                    [](char c, std::int64_t id) { return static_cast<unsigned char>(c) == id; }));
 }
 
+TEST_CASE("a text that is replaced while it is tokenised makes no store", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const std::string file = directory.write("a.txt", "before");
+  const auto write = [&](StoreWriter& writer) {
+    const std::string other = directory.write("b.txt", "behind");
+    fs::rename(other, file);
+    writer.add({.ids = {1, 2}, .document_ends = {2}, .num_bytes = 6});
+  };
+  const StoreSpec spec{.files = {file}, .reading = "test", .layout = {.vocab_size = 256}, .write = write};
+  CHECK_THAT(error_of([&] { prepare_store(spec, directory / "cache", {}); }),
+             Contains("a file changed while trainctl tokenised") && Contains("a.txt"));
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory / "cache"))
+    CHECK_FALSE(fs::exists(entry.path() / "index.json"));
+}
+
 TEST_CASE("a header that is found is told by each run, also where the tokens are kept", "[dataset][regression]") {
   const TemporaryDirectory directory;
   TextFiles files{.files = {directory.write("t.csv", "Title\nOne two three four five six seven\nA b c d e f g h\n")}};

@@ -86,12 +86,21 @@ class StorePreparation {
     }
   }
 
+  /// Refuses files that are no longer those of the fingerprint, so that no store has other content than its name says.
+  void check_sources() const {
+    if (fingerprint_of(recipe_, SourceChecksums(cache_dir_)) == fingerprint_) return;
+    throw core::Error("a file changed while trainctl tokenised " + few_files(recipe_.files))
+        .hint("run again when no program writes these files");
+  }
+
   void write() {
+    check_sources();  // a wait for another process may have been long
     const fs::path unfinished = unfinished_path(cache_dir_, fingerprint_);
     fs::remove_all(unfinished);
     try {
       StoreWriter writer(unfinished, recipe_.layout);
       recipe_.write(writer);
+      check_sources();
       writer.finish(fingerprint_);
       fs::remove_all(directory_);  // a damaged one
       fs::rename(unfinished, directory_);
