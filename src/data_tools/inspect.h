@@ -55,8 +55,9 @@ struct SeenRows {
   std::optional<std::string> test{};
   bool is_jsonl = false;
   bool has_header = true;
-  std::int64_t num_rows = 0;  // that were looked at
-  bool is_part = false;       // the file has more rows
+  std::int64_t num_rows = 0;        // that were looked at
+  bool is_part = false;             // the file has more rows
+  std::int64_t num_incomplete = 0;  // of tables: rows without a value in a column that has values
   std::vector<SeenColumn> columns;
   std::string label;                       // name or number of the column
   bool label_is_guessed = false;           // by its name or its place

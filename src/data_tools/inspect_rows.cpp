@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <unordered_map>
@@ -62,10 +63,11 @@ struct Column {
   std::int64_t structure_line = 0;                         // the first such row
   std::unordered_map<std::string, std::int64_t> values{};  // at most kMostDistinct
 
-  void add(std::string_view cell, bool is_text = false) {
+  /// Returns whether the cell has a value.
+  bool add(std::string_view cell, bool is_text = false) {
     if (is_text ? cell.empty() : dataset::is_missing(cell)) {
       ++num_missing;
-      return;
+      return false;
     }
     ++num_present;
     numbers = numbers && dataset::number_in(cell, decimal);
@@ -76,6 +78,7 @@ struct Column {
       ++found->second;
     else if (static_cast<std::int64_t>(values.size()) < kMostDistinct)
       values.emplace(cell, 1);
+    return true;
   }
   bool is_text() const {
     return num_present > 0 && !numbers && !dates &&
@@ -105,6 +108,17 @@ dataset::ColumnChoice choice_of(const InspectOptions& options) {
   return dataset::choice_of(named);
 }
 
+/// Counts rows by how many of their cells have no value.
+using RowsByMissing = std::map<std::size_t, std::int64_t>;
+
+/// Returns how many rows lack a value in a column that has values. Columns without any value are missing in each row.
+std::int64_t count_incomplete(const RowsByMissing& rows, const std::vector<Column>& columns) {
+  const auto num_empty = static_cast<std::size_t>(std::ranges::count(columns, std::int64_t{0}, &Column::num_present));
+  std::int64_t count = 0;
+  for (auto row = rows.upper_bound(num_empty); row != rows.end(); ++row) count += row->second;
+  return count;
+}
+
 /// Adds the rows of a text table.
 void read_table(std::string_view text, const fs::path& file, const InspectOptions& options, SeenRows& seen,
                 std::vector<Column>& columns) {
@@ -112,11 +126,10 @@ void read_table(std::string_view text, const fs::path& file, const InspectOption
       dataset::layout_of_table(file, text, dataset::known_layout(dataset::TableConfig(), file), choice_of(options));
   seen.has_header = layout.header_lines > 0;
   dataset::TableRecords records = layout.open_rows(file, text);
+  RowsByMissing rows;
   while (records.next()) {
-    if (seen.num_rows == kMostRows) {
-      seen.is_part = true;
-      return;
-    }
+    seen.is_part = seen.num_rows == kMostRows;
+    if (seen.is_part) break;
     const std::vector<std::string>& cells = records.cells();
     for (std::size_t i = columns.size(); i < cells.size() && seen.num_rows == 0; ++i) {
       Column& column = columns.emplace_back();
@@ -126,9 +139,13 @@ void read_table(std::string_view text, const fs::path& file, const InspectOption
     if (cells.size() != columns.size())
       throw core::Error(file.string() + ":" + std::to_string(records.line()) + ": this row has " +
                         std::to_string(cells.size()) + " columns, and the first one " + std::to_string(columns.size()));
-    for (std::size_t i = 0; i < cells.size(); ++i) columns[i].add(core::trimmed(cells[i]), records.is_quoted(i));
+    std::size_t num_missing = 0;
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      num_missing += columns[i].add(core::trimmed(cells[i]), records.is_quoted(i)) ? 0 : 1;
+    ++rows[num_missing];
     ++seen.num_rows;
   }
+  seen.num_incomplete = count_incomplete(rows, columns);
 }
 
 /// Adds the objects of JSON lines.
@@ -177,9 +194,12 @@ void read_parquet(const fs::path& file, SeenRows& seen, std::vector<Column>& col
     for (std::size_t i = 0; i < stored.size(); ++i) columns[i].is_index = stored[i].is_index;
     return all;
   };
+  RowsByMissing rows;
   const auto use = [&](const dataset::ParquetRow& row) {
+    std::size_t num_missing = 0;
     for (std::size_t i = 0; i < columns.size(); ++i)
-      columns[i].add(row.text_of(i), types[i] == dataset::ParquetType::text);
+      num_missing += columns[i].add(row.text_of(i), types[i] == dataset::ParquetType::text) ? 0 : 1;
+    ++rows[num_missing];
     if (++seen.num_rows < kMostRows) return;
     seen.is_part = true;
     throw EnoughRows{};
@@ -188,6 +208,7 @@ void read_parquet(const fs::path& file, SeenRows& seen, std::vector<Column>& col
     dataset::read_parquet_file(file, choose, use);
   } catch (const EnoughRows&) {
   }
+  seen.num_incomplete = count_incomplete(rows, columns);
   for (std::size_t i = 0; i < columns.size(); ++i) {
     columns[i].numbers = types[i] == dataset::ParquetType::number;
     columns[i].dates = types[i] == dataset::ParquetType::date;

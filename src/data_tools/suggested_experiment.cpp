@@ -181,6 +181,18 @@ std::string features_of(const SeenRows& seen) {
   return any_empty ? "  features: " + config::emit_inline(features) + "\n" : "";
 }
 
+/// Returns the comment that counts the rows which missing_values: drop leaves out.
+std::string dropped_rows(const SeenRows& seen) {
+  const std::int64_t unlabelled = num_unlabelled(seen);
+  std::string text = "# leaves out " + core::format_count(seen.num_incomplete) + " of " +
+                     (seen.is_part ? "the first " : "") + core::format_count(seen.num_rows) +
+                     " rows: " + core::format_count(unlabelled) + " have no label";
+  if (const std::int64_t others = seen.num_incomplete - unlabelled; others > 0)
+    text += ", " + core::format_count(others) +
+            " miss another value; `mean` keeps those, in a file where each row has a label";
+  return text;
+}
+
 Suggestion table_experiment(const SeenRows& seen, const SuggestionOptions& options) {
   // Few steps on a small table don't reach the values of a regression, and dropout blurs them.
   const std::int64_t batch_size = batch_of(seen.label_is_value && seen.num_rows < 2000 ? 32 : 256, options);
@@ -191,9 +203,8 @@ Suggestion table_experiment(const SeenRows& seen, const SuggestionOptions& optio
       "name: " + scalar(options.name) + "\nseed: 1\ndataset:\n  kind: table\n  train: " + scalar(seen.train) + "\n" +
       evaluation(seen.eval, seen.num_rows, seen.test) + "  label: " + scalar(seen.label) + "\n" + features_of(seen);
   text += value_labels(seen);
-  const std::int64_t unlabelled = num_unlabelled(seen);
-  if (unlabelled > 0)
-    text += "  missing_values: drop\n";
+  if (num_unlabelled(seen) > 0)
+    text += "  missing_values: drop  " + dropped_rows(seen) + "\n";
   else if (misses_numbers)
     text += "  missing_values: mean\n";
   text += "  feature_scaling: piecewise_linear\n  batch_size: " + std::to_string(batch_size) + "\n";

@@ -40,6 +40,16 @@ TEST_CASE("a table shows its label, its classes and the kinds of its columns", "
   CHECK_THAT(text, Contains("eval_fraction: 0.4"));
 }
 
+TEST_CASE("a suggestion that leaves rows out counts them", "[data_tools][regression]") {
+  const TemporaryDirectory directory;
+  const auto file =
+      directory.write("t.csv", "x,city,none,label\n1,Rome,,a\n2,,,b\n3,Oslo,,\n,Rome,,\n4,Rome,,a\n5,Oslo,,b\n");
+  const SeenRows seen = rows_of(file);
+  CHECK(seen.num_incomplete == 3);
+  CHECK_THAT(suggested_experiment(seen, {.name = "t"}).text(),
+             Contains("missing_values: drop  # leaves out 3 of 6 rows: 2 have no label, 1 miss another value"));
+}
+
 TEST_CASE("the files of UCI Adult are taken as they are", "[data_tools]") {
   const TemporaryDirectory directory;
   const auto file = directory.write("adult.data", "39, State-gov, <=50K\n50, ?, >50K\n38, Private, <=50K\n");
