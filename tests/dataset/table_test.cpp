@@ -551,6 +551,19 @@ TEST_CASE("rows for a model of numbered columns have no header", "[dataset]") {
   CHECK(lines == std::vector<std::int64_t>{1, 2, 3});
 }
 
+TEST_CASE("a category that differs from the training rows' by blanks is refused", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const std::string train = directory.write("t.csv", "x,city,label\n1,\" Rome\",a\n2,Oslo ,b\n");
+  const auto inputs = [&](const std::string& rows) {
+    const std::string eval = directory.write("e.csv", "x,city,label\n" + rows);
+    return values(build(config_of({.train = {train}, .eval = {eval}, .feature_scaling = FeatureScaling::none}), {})
+                      .eval->next()
+                      ->inputs);
+  };
+  CHECK(inputs("1, Oslo,a\n2,\" Rome\",b\n3,Paris,a\n") == Floats{1, 0, 1, 2, 1, 0, 3, 0, 0});
+  CHECK_THAT(error_of([&] { inputs("1, Rome,a\n"); }), Contains("'Rome', which is ' Rome' of the training rows"));
+}
+
 TEST_CASE("a row to predict that training would leave out is an error at its line", "[dataset][regression]") {
   const TemporaryDirectory directory;
   const DatasetConfig whole =

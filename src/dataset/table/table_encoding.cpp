@@ -149,6 +149,17 @@ void refuse_other_spelling(const ColumnEncoding& column, const std::string& cate
         .hint("write both alike");
 }
 
+/// Refuses 'a' where the training rows have ' a'. Only quotes keep the blanks around a text in CSV, Parquet has them
+/// all.
+void refuse_other_blanks(const ColumnEncoding& column, const std::string& category) {
+  const std::string_view trimmed = core::trimmed(category);
+  for (const std::string& name : column.categories)
+    if (!trimmed.empty() && core::trimmed(name) == trimmed)
+      throw core::Error("column '" + column.name + "' has '" + category + "', which is '" + name +
+                        "' of the training rows but for blanks")
+          .hint("write both alike; a text table keeps blanks around a text only in quotes");
+}
+
 /// Returns whether a usual spelling of the category's value is one of the training rows', to spare the others a search.
 bool may_be_other_spelling(const std::vector<std::string>& categories, const std::string& category) {
   const std::optional<std::string> value = text_of_value(category);
@@ -173,6 +184,7 @@ std::int64_t ColumnEncoding::width() const {
 double ColumnEncoding::code_of(const std::string& category) const {
   const auto found = std::lower_bound(categories.begin(), categories.end(), category);
   if (found != categories.end() && *found == category) return static_cast<double>(found - categories.begin());
+  refuse_other_blanks(*this, category);
   if (!has_other || may_be_other_spelling(categories, category)) refuse_other_spelling(*this, category);
   return has_other ? static_cast<double>(categories.size()) : -1.0;
 }
