@@ -49,6 +49,17 @@ TEST_CASE("tsv has raw tabs and quotes, and as many header lines as one says", "
                     Contains("b.tsv:3: this row has 1 column"));
 }
 
+TEST_CASE("a row with more cells than the first one is refused, since its text is cut", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const std::string named = directory.write("a.csv", "label,text\n1,one\n2,two, and more\n");
+  CHECK_THROWS_WITH(rows_of(named, {"text"}), Contains("a.csv:3: this row has 3 columns, and the first one 2"));
+  const std::string bare = directory.write("b.tsv", "1\tone\n2\ttwo\tthree\n");
+  CHECK_THROWS_WITH(rows_of(bare, {"2"}, {.header_lines = std::int64_t{0}}),
+                    Contains("b.tsv:2: this row has 3 columns"));
+  const std::string titled = directory.write("c.csv", "A title\n1,one\n2,two\n");
+  CHECK(rows_of(titled, {"2"}, {.header_lines = std::int64_t{1}}).size() == 2);
+}
+
 TEST_CASE("json lines say where they are wrong", "[dataset]") {
   const TemporaryDirectory directory;
   CHECK(rows_of(directory.write("a.jsonl", "{\"text\": \"\\u00e4\", \"n\": 3}\n\n{\"text\": \"b\", \"n\": 4}"),
@@ -107,8 +118,8 @@ TEST_CASE("a file that is JSON by its name isn't taken as plain text, unless tha
 
 TEST_CASE("quotes mean what the option says, in csv and in tsv", "[dataset]") {
   const TemporaryDirectory directory;
-  const std::string tsv = directory.write("a.tsv", "text\tlabel\n\"a\tb\"\tc\n\"open\td\n");
-  CHECK(rows_of(tsv, {"text"}) == std::vector<std::vector<std::string>>{{"\"a"}, {"\"open"}});
+  const std::string tsv = directory.write("a.tsv", "text\tlabel\n\"a\"\tc\n\"open\td\n");
+  CHECK(rows_of(tsv, {"text"}) == std::vector<std::vector<std::string>>{{"\"a\""}, {"\"open"}});
   CHECK_THROWS_WITH(rows_of(tsv, {"text"}, {.quoting = Quoting::rfc4180}), Contains("a.tsv:3: a quoted cell"));
   const std::string quoted = directory.write("b.tsv", "text\tlabel\n\"a\tb\"\tc\n");
   CHECK(rows_of(quoted, {"text", "label"}, {.quoting = Quoting::rfc4180}) ==

@@ -45,13 +45,20 @@ std::vector<std::size_t> places_of(const RowColumns& columns, const std::vector<
 void read_table(const fs::path& file, std::string_view text, const TextFileOptions& options, const RowColumns& columns,
                 const RowUse& use) {
   const KnownLayout known = known_text_layout(format_of(file.native(), options.format), options);
-  const TableLayout layout = layout_of_table(file, text, known, choice_of(columns.names));
+  const ColumnChoice choice = choice_of(columns.names);
+  const TableLayout layout = layout_of_table(file, text, known, choice);
   if (!layout.findings.empty() && options.tell) options.tell(file.string() + ": " + core::list_words(layout.findings));
   const std::vector<std::size_t> places = places_of(columns, layout.header, file);
   TableRecords records = layout.open_rows(file, text);
   std::vector<std::string_view> values(places.size());
+  std::size_t width = choice == ColumnChoice::by_name ? layout.header.size() : 0;  // 0: that of the first row
   while (records.next()) {
     const std::vector<std::string>& cells = records.cells();
+    if (width == 0) width = cells.size();
+    if (cells.size() > width)
+      throw core::Error(place_of(file, records.line()) + ": this row has " + std::to_string(cells.size()) +
+                        " columns, and the first one " + std::to_string(width))
+          .hint("a cell with the separator in it stands in quotes; quoting says whether quotes count");
     for (std::size_t i = 0; i < places.size(); ++i) {
       if (places[i] >= cells.size())
         throw core::Error(place_of(file, records.line()) + ": this row has " + std::to_string(cells.size()) +
