@@ -12,15 +12,39 @@ void check_backend(Checked& c) {
     c.report({"distributed.backend", "device.kind"}, "nccl joins GPUs, and device is cpu; gloo joins CPUs");
 }
 
+/// Reports how processes connect, where none do. Threads of one process wait for each other, but over no network.
+void check_connection(Checked& c) {
+  const distributed::DistributedConfig& config = c.experiment.distributed;
+  const distributed::DistributedConfig plain;
+  const distributed::DistributedTraits& traits = config::traits_of(config.how);
+  const bool waits = traits.layout != distributed::Layout::alone;
+  const bool connects = waits && !*traits.ranks_are_threads;
+  for (const auto& [key, is_idle] :
+       {std::pair("distributed.backend", !connects && config.backend != plain.backend),
+        std::pair("distributed.network_interface", !connects && config.network_interface != plain.network_interface),
+        std::pair("distributed.timeout_s", !waits && config.timeout_s != plain.timeout_s)})
+    if (is_idle)
+      c.report({key, "distributed.kind"},
+               "changes nothing while distributed.kind is " + std::string(config.how.kind()) +
+                   (waits ? ", whose replicas are threads of one process" : ", where no rank waits for others"));
+}
+
+/// Reports an average of statistics that ranks have in common.
+void check_sync_buffers(Checked& c) {
+  c.experiment.distributed.how.visit([&](const auto& how) {
+    if constexpr (requires { how.sync_batch_norm, how.sync_buffers; })
+      if (how.sync_batch_norm && how.sync_buffers == distributed::SyncBuffers::average)
+        c.report({"distributed.sync_buffers", "distributed.sync_batch_norm"},
+                 "synchronised statistics are the same on every rank: there is nothing to average");
+  });
+}
+
 void check_ddp(Checked& c) {
   const distributed::DdpConfig* ddp = c.experiment.distributed.how.get_if<distributed::DdpConfig>();
   if (ddp == nullptr) return;
   if (ddp->static_graph && ddp->find_unused_parameters)
     c.report({"distributed.find_unused_parameters", "distributed.static_graph"},
              "a static graph's unused parameters are found in the first step; leave this out");
-  if (ddp->sync_batch_norm && ddp->sync_buffers == distributed::SyncBuffers::average)
-    c.report({"distributed.sync_buffers", "distributed.sync_batch_norm"},
-             "synchronised statistics are the same on every rank: there is nothing to average");
   if (config::traits_of(ddp->gradient_compression).carries_error && c.experiment.amp.mode == amp::Precision::fp16)
     c.report({"distributed.gradient_compression", "amp.mode"},
              std::string(ddp->gradient_compression.kind()) +
@@ -93,6 +117,9 @@ void check_pipeline(Checked& c) {
     if (ddp->find_unused_parameters)
       c.report({"distributed.find_unused_parameters", "distributed.pipeline"},
                "a pipeline sums the gradients of all parameters, used or not");
+    if (ddp->static_graph)
+      c.report({"distributed.static_graph", "distributed.pipeline"},
+               "changes nothing in a pipeline, which sums the gradients of all parameters once a step; leave it out");
   }
   if (config::facts_of(config.how).synchronizes_batch_norm)
     c.report({"distributed.sync_batch_norm", "distributed.pipeline"},
@@ -237,6 +264,8 @@ void check_shards(Checked& c) {
 
 void check_distributed(Checked& checked) {
   check_backend(checked);
+  check_connection(checked);
+  check_sync_buffers(checked);
   check_ddp(checked);
   check_zero(checked);
   check_shards(checked);

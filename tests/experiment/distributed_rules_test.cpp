@@ -34,6 +34,22 @@ TEST_CASE("the axes data and shard are numbers or auto, and shard is zero's", "[
              Contains("distributed.shard_group_size: was renamed to 'shard'"));
 }
 
+TEST_CASE("keys of an exchange that isn't made are refused", "[experiment]") {
+  for (const std::string kind : {"ddp", "local_replicas", "zero"})
+    CHECK_THAT(problems_with("{kind: " + kind + ", sync_batch_norm: true, sync_buffers: average}"),
+               Contains("distributed.sync_buffers: synchronised statistics are the same on every rank"));
+  CHECK_THAT(problems_with("{kind: ddp, static_graph: true, pipeline: 2}"),
+             Contains("5:40: distributed.static_graph: changes nothing in a pipeline"));
+  CHECK(problems_with("{kind: ddp, bucket_mib: 5, pipeline: 2}") == "");
+  for (const std::string key : {"backend: gloo", "network_interface: eth0"})
+    for (const std::string kind : {"none", "local_replicas"})
+      CHECK_THAT(problems_with("{" + key + ", kind: " + kind + "}"),
+                 Contains("changes nothing while distributed.kind is " + kind));
+  CHECK_THAT(problems_with("{kind: none, timeout_s: 5}"), Contains("distributed.timeout_s: changes nothing while"));
+  CHECK(problems_with("{kind: local_replicas, timeout_s: 5, backend: auto}") == "");
+  CHECK(problems_with("{kind: none, timeout_s: 600, network_interface: ''}") == "");
+}
+
 TEST_CASE("averages of weights go with zero", "[experiment]") {
   CHECK(problems_with("{kind: zero, stage: 2}", "optimizer: {kind: adamw, ema: {decay: 0.9}}\n") == "");
 }
