@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/field.h"
@@ -38,6 +39,10 @@ struct SgdConfig {
     if (nesterov && dampening != 0)
       facts.broken_rules.push_back(
           {{"optimizer.nesterov", "optimizer.dampening", "optimizer.kind"}, "needs a dampening of 0"});
+    if (dampening != 0 && momentum == 0)
+      facts.broken_rules.push_back(
+          {{"optimizer.dampening", "optimizer.momentum", "optimizer.kind"},
+           "changes nothing while optimizer.momentum is 0: it reduces the gradient's share in the momentum"});
     return facts;
   }
   static constexpr auto fields() {
@@ -327,7 +332,18 @@ struct SoapConfig {
   std::int64_t max_precond_dim = 10'000;
   bool precondition_1d = false;
 
-  OptimizerFacts facts() const { return {.could_fuse = false}; }
+  OptimizerFacts facts() const {
+    OptimizerFacts facts{.could_fuse = false};
+    if (max_precond_dim > 0) return facts;
+    for (const auto& [key, is_set] :
+         {std::pair("optimizer.shampoo_beta", shampoo_beta.has_value()),
+          std::pair("optimizer.precondition_frequency", precondition_frequency != SoapConfig{}.precondition_frequency),
+          std::pair("optimizer.precondition_1d", precondition_1d)})
+      if (is_set)
+        facts.broken_rules.push_back({{key, "optimizer.max_precond_dim", "optimizer.kind"},
+                                      "changes nothing while optimizer.max_precond_dim is 0: no dim is rotated"});
+    return facts;
+  }
   static constexpr auto fields() {
     using config::field;
     using C = SoapConfig;

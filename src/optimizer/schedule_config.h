@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/field.h"
@@ -156,7 +157,17 @@ struct WsdScheduleConfig {
   DecayShape decay = DecayShape::linear;
   double min_factor = 0;
 
-  ScheduleFacts facts() const { return {.watched = std::nullopt}; }
+  ScheduleFacts facts() const {
+    ScheduleFacts facts{.watched = std::nullopt};
+    if (decay_ratio > 0) return facts;
+    for (const auto& [key, is_set] : {std::pair("optimizer.lr_scheduler.decay", decay != DecayShape::linear),
+                                      std::pair("optimizer.lr_scheduler.min_factor", min_factor != 0)})
+      if (is_set)
+        facts.broken_rules.push_back(
+            {{key, "optimizer.lr_scheduler.decay_ratio", "optimizer.lr_scheduler.kind"},
+             "changes nothing while optimizer.lr_scheduler.decay_ratio is 0: the rate doesn't fall"});
+    return facts;
+  }
   static constexpr auto fields() {
     using config::field;
     using C = WsdScheduleConfig;

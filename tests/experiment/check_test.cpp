@@ -407,6 +407,21 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
         "4:41: train.loss_spikes.action: rollback goes back to a checkpoint; set checkpoint.every");
 }
 
+TEST_CASE("keys of an update rule or schedule need what they are parts of", "[experiment]") {
+  CHECK(with_optimizer("{kind: sgd, momentum: 0, dampening: 0.5}")
+            .starts_with("5:48: optimizer.dampening: changes nothing while optimizer.momentum is 0"));
+  for (const std::string key : {"shampoo_beta: 0.9", "precondition_frequency: 2", "precondition_1d: true"})
+    CHECK(with_optimizer("{kind: soap, max_precond_dim: 0, " + key + "}")
+              .find("changes nothing while optimizer.max_precond_dim is 0") != std::string::npos);
+  for (const std::string key : {"decay: sqrt", "min_factor: 0.5"})
+    CHECK(with_optimizer("{lr_scheduler: {kind: warmup_stable_decay, decay_ratio: 0, " + key + "}}")
+              .find("changes nothing while optimizer.lr_scheduler.decay_ratio is 0") != std::string::npos);
+  for (const std::string defaults :
+       {"{kind: sgd, momentum: 0, dampening: 0}", "{kind: soap, max_precond_dim: 0, precondition_frequency: 10}",
+        "{lr_scheduler: {kind: warmup_stable_decay, decay_ratio: 0, decay: linear}}"})
+    CHECK(problems_of(kName + kImages + kModel + kTrain + "optimizer: " + defaults + "\n").empty());
+}
+
 TEST_CASE("MLflow's address has a scheme and no password", "[experiment]") {
   CHECK(with_more("tracking: {mlflow: {server: mlruns}}") ==
         "5:29: tracking.mlflow.server: expected http:// or https://, got mlruns");
