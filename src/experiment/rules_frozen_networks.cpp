@@ -84,6 +84,24 @@ void check_reference(Checked& c) {
   });
 }
 
+/// Reports a share of the loss that leaves one of its two parts out, and the keys of that part.
+void check_shares(Checked& c) {
+  const double share = c.experiment.distillation->weight;
+  if (share == 0)
+    c.report({"distillation.weight", "distillation"},
+             "the teacher computes and changes nothing; set a share above 0, or leave distillation out");
+  if (share < 1) return;
+  const auto report = [&](const char* key, bool is_set) {
+    if (is_set)
+      c.report({key, "distillation.weight"},
+               "changes nothing while distillation.weight is 1, which leaves the task's own loss out");
+  };
+  c.experiment.task.visit([&](const auto& one) {
+    if constexpr (requires { one.label_smoothing; }) report("task.label_smoothing", one.label_smoothing > 0);
+    if constexpr (requires { one.focal_gamma; }) report("task.focal_gamma", one.focal_gamma > 0);
+  });
+}
+
 /// Reports what logits of samples aren't for.
 void check_logits(Checked& c) {
   if (config::traits_of(c.experiment.task).output != model::Output::per_sample)
@@ -107,6 +125,7 @@ void check_teacher(Checked& checked) {
                               std::string(experiment.task.kind()) + " doesn't compare");
   check_ranks(checked, "distillation");
   check_weights(checked);
+  check_shares(checked);
   const task::DistillationConfig& distillation = *experiment.distillation;
   if (distillation.teacher.has_value() == distillation.logits.has_value())
     return checked.report(

@@ -422,6 +422,22 @@ TEST_CASE("keys of an update rule or schedule need what they are parts of", "[ex
     CHECK(problems_of(kName + kImages + kModel + kTrain + "optimizer: " + defaults + "\n").empty());
 }
 
+TEST_CASE("both parts of a distillation's loss count, or their keys are refused", "[experiment]") {
+  CHECK(with_more("distillation: {logits: a, weight: 0}")
+            .starts_with("5:35: distillation.weight: the teacher computes and changes nothing"));
+  const auto with_task = [](const std::string& weight, const std::string& key) {
+    return problems_of(kName + kImages + kModel + kTrain + "distillation: {logits: a, weight: " + weight +
+                       "}\ntask: {" + key + "}\n");
+  };
+  for (const std::string key : {"label_smoothing: 0.1", "focal_gamma: 2"}) {
+    const auto problems = with_task("1", key);
+    REQUIRE(problems.size() == 1);
+    CHECK(problems[0].find("changes nothing while distillation.weight is 1") != std::string::npos);
+    CHECK(with_task("0.9", key).empty());
+  }
+  CHECK(with_task("1", "label_smoothing: 0, focal_gamma: 0").empty());
+}
+
 TEST_CASE("MLflow's address has a scheme and no password", "[experiment]") {
   CHECK(with_more("tracking: {mlflow: {server: mlruns}}") ==
         "5:29: tracking.mlflow.server: expected http:// or https://, got mlruns");
