@@ -1,4 +1,5 @@
 #include "experiment/rules.h"
+#include "layer_graph/inspect.h"
 
 namespace trainctl::experiment {
 namespace {
@@ -13,6 +14,19 @@ bool decays_weights(const optimizer::OptimizerConfig& optimizer) {
 bool rolls_back(const train::TrainConfig& train) {
   return train.on_non_finite == train::NonFinite::rollback ||
          (train.loss_spikes && train.loss_spikes->action == train::SpikeAction::rollback);
+}
+
+/// Reports keys of rotary positions where no layer has these.
+void check_idle_rotary_keys(Checked& c, const model::LlamaConfig& llama) {
+  for (std::int64_t i = 0; i < llama.num_layers; ++i)
+    if (llama.rotates(static_cast<std::size_t>(i))) return;
+  const model::LlamaConfig plain;
+  for (const auto& [key, is_set] :
+       {std::pair("model.rope_theta", llama.rope_theta != plain.rope_theta),
+        std::pair("model.rope_local_theta", llama.rope_local_theta.has_value()),
+        std::pair("model.rope_scaling", llama.rope_scaling.get_if<model::PlainRopeConfig>() == nullptr)})
+    if (is_set)
+      c.report({key, "model.position_types"}, "changes nothing while model.position_types gives no layer rotary ones");
 }
 
 /// A published directory may set these for another task. So they are looked at where a network begins anew.
@@ -35,15 +49,51 @@ void check_idle_network_keys(Checked& c) {
     c.report({"model.tie_embeddings", "task.kind"}, "changes nothing while task.kind is " + task);
   const auto* llama = e.model.network.get_if<model::LlamaConfig>();
   if (llama == nullptr) return;
+  check_idle_rotary_keys(c, *llama);
   const auto* linear = llama->rope_scaling.get_if<model::LinearRopeConfig>();
   const auto* yarn = llama->rope_scaling.get_if<model::YarnRopeConfig>();
-  if ((linear != nullptr && linear->factor == 1) ||
+  const auto* llama3 = llama->rope_scaling.get_if<model::Llama3RopeConfig>();
+  if ((linear != nullptr && linear->factor == 1) || (llama3 != nullptr && llama3->factor == 1) ||
       (yarn != nullptr && yarn->factor == 1 && yarn->attention_factor.value_or(1) == 1))
     c.report({"model.rope_scaling", "model.rope_scaling.factor"},
              "changes nothing while model.rope_scaling.factor is 1; set it to how many times longer sequences become");
+  const auto report_beside_attention_factor = [&](const char* key) {
+    c.report({key, "model.rope_scaling.attention_factor", "model.rope_scaling"},
+             "changes nothing while model.rope_scaling.attention_factor is given; give one of them");
+  };
+  if (yarn != nullptr && yarn->attention_factor && yarn->mscale && yarn->mscale_all_dim)
+    report_beside_attention_factor("model.rope_scaling.mscale");
+  if (const auto* longrope = llama->rope_scaling.get_if<model::LongRopeConfig>();
+      longrope != nullptr && longrope->attention_factor && longrope->factor)
+    report_beside_attention_factor("model.rope_scaling.factor");
   if (yarn != nullptr && yarn->mscale.has_value() != yarn->mscale_all_dim.has_value())
     c.report({yarn->mscale ? "model.rope_scaling.mscale" : "model.rope_scaling.mscale_all_dim", "model.rope_scaling"},
              "changes nothing while the other of mscale and mscale_all_dim is null");
+}
+
+/// Whether a network has no block before its last one, whose values are needed first in the backward pass.
+bool is_single_block(const model::NetworkConfig& network) {
+  if (const auto* mlp = network.get_if<model::MlpConfig>()) return mlp->hidden.empty();
+  const auto* listed = network.get_if<model::LayersConfig>();
+  return listed != nullptr && layer_graph::units_of(listed->layers).size() == 1 &&
+         listed->layers.front().layer.get_if<layer_graph::RepeatLayer>() == nullptr;
+}
+
+/// Reports what is done with each block but the last, where there is none.
+void check_single_block(Checked& c) {
+  const Experiment& e = c.experiment;
+  if (!is_single_block(e.model.network)) return;
+  const activation_checkpointing::ActivationCheckpointingConfig& memory = e.activation_checkpointing;
+  for (const auto& [key, is_set] :
+       {std::pair("activation_checkpointing.kind", *config::traits_of(memory.blocks).recomputes),
+        std::pair("activation_checkpointing.offload",
+                  memory.offload != activation_checkpointing::ActivationOffload::none),
+        std::pair("activation_checkpointing.storage_dtype",
+                  memory.storage_dtype != activation_checkpointing::ActivationStorage::none),
+        std::pair("optimizer.layer_decay", e.optimizer.layer_decay.has_value())})
+    if (is_set)
+      c.report({key, "activation_checkpointing", "optimizer.layer_decay", "model.layers", "model.kind"},
+               "changes nothing in a network of one block; leave it out");
 }
 
 }  // namespace
@@ -88,6 +138,7 @@ void check_idle_keys(Checked& c) {
            "model.kind is " + std::string(e.model.network.kind()) + ", which takes sequences of tokens");
   if (e.device.expandable_segments && e.device.kind == runtime::DeviceKind::cpu)
     report("device.expandable_segments", "device.kind", "device.kind is cpu");
+  check_single_block(c);
   if (const auto* listed = e.model.network.get_if<model::LayersConfig>();
       listed != nullptr && listed->init != model::LayersInit::normal &&
       listed->init_std != model::LayersConfig{}.init_std)

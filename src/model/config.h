@@ -57,7 +57,11 @@ struct MlpConfig {
                                       .is_in_timm = false};
   SplitSizes split_sizes() const { return {}; }
   OwnSizes sizes() const { return only_classes(num_classes); }
-  BrokenRules broken_rules(const Surroundings&) const { return {}; }
+  BrokenRules broken_rules(const Surroundings&) const {
+    if (dropout == 0 || !hidden.empty()) return {};
+    return {{{"model.dropout", "model.hidden", "model.kind"},
+             "changes nothing while model.hidden is empty: it follows hidden layers"}};
+  }
   static MlpConfig starter() { return {}; }
 };
 

@@ -95,6 +95,9 @@ struct VitConfig {
     if (pool == VitPool::token && !class_token)
       broken.push_back(
           {{"model.class_token", "model.pool", "model.kind"}, "model.pool is token, which is this one; or pool: avg"});
+    if (drop_path > 0 && num_layers == 1)
+      broken.push_back({{"model.drop_path", "model.num_layers", "model.kind"},
+                        "changes nothing in a network of one block: the first block's rate is 0"});
     if (around.images && (around.images->height % patch_size != 0 || around.images->width % patch_size != 0))
       broken.push_back({{"model.patch_size", "model.kind", "dataset.kind", "dataset.height", "dataset.width"},
                         "expected a divisor of the image's sides, " + std::to_string(around.images->height) + " and " +

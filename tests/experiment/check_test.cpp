@@ -386,6 +386,17 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
                            "}\n");
   };
   CHECK(llama("linear").find("changes nothing while model.rope_scaling.factor is 1") != std::string::npos);
+  CHECK(llama("{kind: llama3, factor: 1}").find("changes nothing while model.rope_scaling.factor is 1") !=
+        std::string::npos);
+  CHECK(llama("{kind: yarn, factor: 4, attention_factor: 2, mscale: 1, mscale_all_dim: 2}")
+            .find("model.rope_scaling.mscale: changes nothing while model.rope_scaling.attention_factor is given") !=
+        std::string::npos);
+  CHECK(llama("{kind: longrope, short_factor: [1], long_factor: [2], factor: 4, attention_factor: 2}")
+            .find("model.rope_scaling.factor: changes nothing while") != std::string::npos);
+  for (const std::string key : {"rope_theta: 500", "rope_scaling: {kind: linear, factor: 2}"})
+    CHECK(only_problem_of(kName + kTrain + "dataset: synthetic_tokens\nmodel: {kind: llama, position_types: [none], " +
+                          key + "}\n")
+              .ends_with("changes nothing while model.position_types gives no layer rotary ones"));
   CHECK(llama("{kind: yarn, factor: 4, mscale: 0.7}").find("model.rope_scaling.mscale: changes nothing while the") !=
         std::string::npos);
   CHECK(only_problem_of(kName + "train: {steps: 9}\ndataset: " + data_for("text_classification") +
@@ -436,6 +447,23 @@ TEST_CASE("both parts of a distillation's loss count, or their keys are refused"
     CHECK(with_task("0.9", key).empty());
   }
   CHECK(with_task("1", "label_smoothing: 0, focal_gamma: 0").empty());
+}
+
+TEST_CASE("what is done between blocks needs more than one", "[experiment]") {
+  const std::string single = kName + kImages + kTrain + "model: {kind: mlp, hidden: []}\n";
+  for (const std::string more : {"activation_checkpointing: full", "activation_checkpointing: {offload: cpu}",
+                                 "activation_checkpointing: {storage_dtype: bf16}", "optimizer: {layer_decay: 0.5}"})
+    CHECK(only_problem_of(single + more + "\n").ends_with("changes nothing in a network of one block; leave it out"));
+  CHECK(problems_of(single + "activation_checkpointing: auto\n").empty());
+  const std::string listed =
+      kName + kImages + kTrain + "activation_checkpointing: sqrt\nmodel: {kind: layers, layers: ";
+  CHECK(only_problem_of(listed + "[{kind: conv2d, channels: auto}, global_avg_pool]}\n")
+            .find("activation_checkpointing.kind: changes nothing") != std::string::npos);
+  CHECK(problems_of(listed + "[{kind: conv2d, channels: 4}, relu, global_avg_pool, linear]}\n").empty());
+  CHECK(with_model("{kind: mlp, hidden: [], dropout: 0.5}")
+            .find("model.dropout: changes nothing while model.hidden is empty") != std::string::npos);
+  CHECK(with_model("{kind: vit, num_layers: 1, drop_path: 0.1}").find("model.drop_path: changes nothing") !=
+        std::string::npos);
 }
 
 TEST_CASE("MLflow's address has a scheme and no password", "[experiment]") {
