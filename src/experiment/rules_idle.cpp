@@ -143,6 +143,16 @@ void check_idle_keys(Checked& c) {
       listed != nullptr && listed->init != model::LayersInit::normal &&
       listed->init_std != model::LayersConfig{}.init_std)
     report("model.init_std", "model.init", "model.init is " + std::string(config::name_of(listed->init)));
+  if (e.train.watchdog.step_multiple == 0 && e.train.watchdog.min_timeout_s != train::WatchdogConfig{}.min_timeout_s)
+    report("train.watchdog.min_timeout_s", "train.watchdog.step_multiple", "train.watchdog.step_multiple is 0");
+  const std::int64_t shown = e.tracking.sample_predictions;
+  if (shown > 0 && shown != tracking::TrackingConfig{}.sample_predictions &&
+      !(e.dataset.has_evaluation_set() && evaluates_at_end(e.train)))
+    report("tracking.sample_predictions", "train.eval_every", "the run evaluates nothing");
+  if (const auto* scaling = e.amp.loss_scaling.get_if<amp::DynamicScalingConfig>();
+      e.amp.mode == amp::Precision::fp16 && scaling != nullptr && scaling->growth_factor == 1 &&
+      scaling->growth_interval != amp::DynamicScalingConfig{}.growth_interval)
+    report("amp.loss_scaling.growth_interval", "amp.loss_scaling.growth_factor", "amp.loss_scaling.growth_factor is 1");
   if (e.train.eval_steps && !evaluates_at_end(e.train))
     report("train.eval_steps", "train.eval_every", "train.eval_every is 0");
   if (!rolls_back(e.train) && e.train.max_rollbacks != train::TrainConfig{}.max_rollbacks)

@@ -466,6 +466,20 @@ TEST_CASE("what is done between blocks needs more than one", "[experiment]") {
         std::string::npos);
 }
 
+TEST_CASE("what is switched off has no keys", "[experiment]") {
+  CHECK(
+      only_problem_of(kName + kImages + kModel + "train: {steps: 9, watchdog: {step_multiple: 0, min_timeout_s: 5}}\n")
+          .ends_with("train.watchdog.min_timeout_s: changes nothing while train.watchdog.step_multiple is 0"));
+  CHECK(problems_of(kName + kImages + kModel + "train: {steps: 9, watchdog: {step_multiple: 0, min_timeout_s: 60}}\n")
+            .empty());
+  const std::string never = kName + kImages + kModel + "train: {steps: 9, eval_every: 0}\n";
+  CHECK(only_problem_of(never + "tracking: {sample_predictions: 3}\n")
+            .ends_with("tracking.sample_predictions: changes nothing while the run evaluates nothing"));
+  CHECK(problems_of(never + "tracking: {sample_predictions: 0}\n").empty());
+  CHECK(with_more("amp: {mode: fp16, loss_scaling: {growth_factor: 1, growth_interval: 5}}")
+            .ends_with("growth_interval: changes nothing while amp.loss_scaling.growth_factor is 1"));
+}
+
 TEST_CASE("MLflow's address has a scheme and no password", "[experiment]") {
   CHECK(with_more("tracking: {mlflow: {server: mlruns}}") ==
         "5:29: tracking.mlflow.server: expected http:// or https://, got mlruns");
