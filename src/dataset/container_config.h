@@ -164,6 +164,9 @@ struct TableConfig {
   }
   std::vector<config::BrokenRule> broken_rules() const {
     std::vector<config::BrokenRule> broken = broken_label_rules(label_type, label_scaling);
+    if (feature_scaling != FeatureScaling::piecewise_linear && num_bins != TableConfig{}.num_bins)
+      broken.push_back({{"num_bins", "feature_scaling"},
+                        "changes nothing while numbers aren't in bins; set feature_scaling: piecewise_linear"});
     if (!separator.is_auto() && !separator_in(*separator.value))
       broken.push_back({{"separator"}, "expected one character, \\t, or whitespace (any run of blanks and tabs)"});
     return broken;

@@ -161,6 +161,8 @@ void check_idle_keys(Checked& c) {
   if (e.dataset.on_bad_sample == dataset::OnBadSample::fail &&
       e.dataset.max_bad_samples != dataset::DatasetConfig{}.max_bad_samples)
     report("dataset.max_bad_samples", "dataset.on_bad_sample", "dataset.on_bad_sample is fail");
+  if (!e.dataset.shuffle && e.dataset.balanced_sampling)
+    report("dataset.shuffle", "dataset.balanced_sampling", "dataset.balanced_sampling draws the samples at random");
   if (const auto* folder = e.dataset.source.get_if<dataset::ImageFolderConfig>();
       folder != nullptr && folder->labels && folder->cache_dir != dataset::ImageFolderConfig{}.cache_dir)
     report("dataset.cache_dir", "dataset.labels", "dataset.labels lists the images");
@@ -170,7 +172,15 @@ void check_idle_keys(Checked& c) {
   if (const auto* shards = e.dataset.source.get_if<dataset::WebDatasetConfig>(); shards != nullptr) {
     if (!shards->label.ends_with("json") && shards->label_member != dataset::WebDatasetConfig{}.label_member)
       report("dataset.label_member", "dataset.label", "dataset.label is " + shards->label + ", which isn't JSON");
-    if (shards->shuffle_buffer.value == 0 && shards->shuffle_shards != dataset::WebDatasetConfig{}.shuffle_shards)
+    const bool draws_windows = e.dataset.shuffle && !e.dataset.balanced_sampling;
+    for (const auto& [key, is_set] :
+         {std::pair("dataset.shuffle_buffer", shards->shuffle_buffer.value.value_or(0) > 0),
+          std::pair("dataset.shuffle_shards", shards->shuffle_shards != dataset::WebDatasetConfig{}.shuffle_shards)})
+      if (is_set && !draws_windows)
+        report(key, e.dataset.shuffle ? "dataset.balanced_sampling" : "dataset.shuffle",
+               e.dataset.shuffle ? "dataset.balanced_sampling draws the samples" : "dataset.shuffle is false");
+    if (draws_windows && shards->shuffle_buffer.value == 0 &&
+        shards->shuffle_shards != dataset::WebDatasetConfig{}.shuffle_shards)
       report("dataset.shuffle_shards", "dataset.shuffle_buffer", "dataset.shuffle_buffer is 0");
   }
   e.dataset.source.visit([&](const auto& source) {

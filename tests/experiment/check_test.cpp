@@ -365,6 +365,8 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
     return only_problem_of(kName + "model: {kind: mlp, num_classes: 1}\ntask: regression\ntrain: {steps: 9}\n" +
                            "dataset: {kind: table, train: [a.csv], label: y, label_type: value, " + more + "}\n");
   };
+  CHECK(table("num_bins: 7").find("dataset.num_bins: changes nothing while numbers aren't in bins") !=
+        std::string::npos);
   CHECK(table("class_names: [a]").ends_with("class_names: changes nothing while dataset.label_type is value"));
   CHECK(table("split_seed: 5").find("no share of the samples is kept for evaluation") != std::string::npos);
   for (const auto& [dataset, why] : std::vector<std::pair<std::string, std::string>>{
@@ -478,6 +480,24 @@ TEST_CASE("what is switched off has no keys", "[experiment]") {
   CHECK(problems_of(never + "tracking: {sample_predictions: 0}\n").empty());
   CHECK(with_more("amp: {mode: fp16, loss_scaling: {growth_factor: 1, growth_interval: 5}}")
             .ends_with("growth_interval: changes nothing while amp.loss_scaling.growth_factor is 1"));
+}
+
+TEST_CASE("an order that isn't drawn has no keys", "[experiment]") {
+  CHECK(with_dataset("{kind: synthetic_images, shuffle: false, balanced_sampling: true}")
+            .find("dataset.shuffle: changes nothing while dataset.balanced_sampling draws") != std::string::npos);
+  const auto shards = [](const std::string& more) {
+    return problems_of(kName + kModel + "train: {steps: 9}\ndataset: {kind: webdataset, train: a.tar, " + more +
+                       ", transforms: [{kind: center_crop, size: 8}]}\n");
+  };
+  for (const std::string key : {"shuffle_buffer: 100", "shuffle_shards: 4"})
+    for (const std::string order : {"shuffle: false", "balanced_sampling: true"}) {
+      INFO(key + ", " + order);
+      const auto problems = shards(order + ", " + key);
+      REQUIRE(problems.size() == 1);
+      CHECK(problems[0].find("changes nothing while dataset." + order.substr(0, order.find(':'))) != std::string::npos);
+    }
+  CHECK(shards("shuffle: false, shuffle_buffer: auto, shuffle_shards: 16").empty());
+  CHECK(shards("shuffle_buffer: 100, shuffle_shards: 4").empty());
 }
 
 TEST_CASE("MLflow's address has a scheme and no password", "[experiment]") {
