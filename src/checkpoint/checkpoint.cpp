@@ -19,7 +19,9 @@ namespace fs = std::filesystem;
 
 std::optional<Found> complete(const fs::path& step_directory, std::vector<std::string>* passed_over) {
   try {
-    return Found{.path = step_directory, .step = read_manifest(step_directory).step};
+    return Found{.path = step_directory,
+                 .step = read_manifest(step_directory).step,
+                 .is_withdrawn = is_withdrawn(step_directory)};
   } catch (const core::Error& error) {
     if (passed_over != nullptr) passed_over->push_back(error.what());
     return std::nullopt;
@@ -70,6 +72,7 @@ std::vector<Found> find_complete(const fs::path& directory, std::vector<std::str
 
 void go_on_from(const fs::path& checkpoints, std::int64_t step, std::int64_t best) {
   const auto is_complete = [&](std::int64_t one) { return fs::exists(checkpoints / step_name(one) / kManifestFile); };
+  withdraw_beyond(checkpoints, step);
   if (is_complete(step) && linked_step(checkpoints / kLatest) != step) update_symlink(checkpoints / kLatest, step);
   if (linked_step(checkpoints / kBest).value_or(0) <= step) return;
   if (best > 0 && best <= step && is_complete(best))

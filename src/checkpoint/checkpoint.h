@@ -100,15 +100,15 @@ class Saver {
 struct Found {
   std::filesystem::path path;
   std::int64_t step = 0;
+  bool is_withdrawn = false;  // the run went back to an earlier step
 };
 
 /// Checkpoints with all their files, newest first, of a `checkpoints/` or run directory; a step directory stands for
-/// itself. Steps beyond `latest`, left behind when the run went back to an earlier one, come last. What is passed over
-/// is listed with the reason.
+/// itself. Withdrawn ones come last. What is passed over is listed with the reason.
 std::vector<Found> find_complete(const std::filesystem::path& directory,
                                  std::vector<std::string>* passed_over = nullptr);
-/// Lets the links tell that a run goes on from its checkpoint of `step`: `latest` names it, and `best` no later one. It
-/// then names the step `best`, if that one's checkpoint is there.
+/// Lets the directory tell that a run goes on from its checkpoint of `step`. Later ones are withdrawn, `latest` names
+/// this one, and `best` no later one. It then names the step `best`, if that one's checkpoint is there.
 void go_on_from(const std::filesystem::path& checkpoints, std::int64_t step, std::int64_t best);
 /// The first of them whose checksums are right: reads every byte.
 std::optional<Found> find_newest(const std::filesystem::path& directory,

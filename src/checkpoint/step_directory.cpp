@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace trainctl::checkpoint {
 namespace {
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStepPrefix = "step_";
 constexpr std::string_view kTemporary = ".tmp-";
+constexpr const char* kWithdrawn = "withdrawn";
 
 template <class T>
 std::optional<T> number_of(std::string_view text) {
@@ -55,9 +57,22 @@ std::vector<std::int64_t> steps_newest_first(const fs::path& checkpoints) {
   if (error && error != std::errc::no_such_file_or_directory)
     throw core::Error("cannot list " + checkpoints.string() + ": " + error.message());
   std::sort(steps.rbegin(), steps.rend());
-  if (const auto latest = linked_step(checkpoints / kLatest))
-    std::stable_partition(steps.begin(), steps.end(), [&](std::int64_t step) { return step <= *latest; });
+  std::stable_partition(steps.begin(), steps.end(),
+                        [&](std::int64_t step) { return !is_withdrawn(checkpoints / step_name(step)); });
   return steps;
+}
+
+bool is_withdrawn(const fs::path& step_directory) {
+  std::error_code error;
+  return fs::exists(step_directory / kWithdrawn, error);
+}
+
+void withdraw_beyond(const fs::path& checkpoints, std::int64_t step) {
+  for (const std::int64_t other : steps_newest_first(checkpoints)) {
+    const fs::path directory = checkpoints / step_name(other);
+    if (other > step && !is_withdrawn(directory)) core::write_file_atomically(directory / kWithdrawn, "");
+  }
+  fs::remove(checkpoints / step_name(step) / kWithdrawn);
 }
 
 std::optional<std::int64_t> linked_step(const fs::path& link) {

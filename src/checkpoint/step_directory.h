@@ -1,5 +1,6 @@
 // What lies in a checkpoints directory: `step_%08d` with a manifest as marker of completeness, the links `latest` and
-// `best`, and what is half-written, which has the writer's process id in its name.
+// `best`, and what is half-written, which has the writer's process id in its name. A file in a step's directory marks
+// it as withdrawn.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,12 @@ inline constexpr const char* kBest = "best";
 std::string step_name(std::int64_t step);
 std::optional<std::int64_t> step_of_name(const std::string& name);
 
-/// Steps, complete or not, newest first; those beyond `latest` come after the others.
+/// Steps, complete or not, newest first; withdrawn ones come after the others.
 std::vector<std::int64_t> steps_newest_first(const std::filesystem::path& checkpoints);
+/// Returns whether the run of the step's directory went back behind the step.
+bool is_withdrawn(const std::filesystem::path& step_directory);
+/// Marks the steps beyond `step` as withdrawn, and `step` as one of the run again.
+void withdraw_beyond(const std::filesystem::path& checkpoints, std::int64_t step);
 /// The step that the link names.
 std::optional<std::int64_t> linked_step(const std::filesystem::path& link);
 /// Makes `link` name the step, atomically.

@@ -1,8 +1,13 @@
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <random>
 #include <thread>
 
@@ -20,6 +25,13 @@ using testing::info_of;
 using testing::state_of;
 using testing::tells;
 using testing::TemporaryDirectory;
+
+/// The number of changes of a directory that this process still makes; it ends before the next. Negative: no limit.
+std::atomic<std::int64_t> changes_left = -1;
+
+void count_change() {
+  if (changes_left >= 0 && changes_left-- == 0) ::_exit(1);
+}
 
 /// Saves step after step, every other one twice, until it is killed.
 [[noreturn]] void save_forever(const std::filesystem::path& directory, std::int64_t step) {
@@ -91,5 +103,81 @@ TEST_CASE("whenever a saving process is killed, a complete checkpoint is left", 
     CHECK(entry.path().filename().string().find(".tmp-") == std::string::npos);
 }
 
+/// Saves `step` in a process that ends before its `point`th change of a directory. Returns whether it came that far.
+bool ends_at(std::int64_t point, const std::filesystem::path& directory, std::int64_t step) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    changes_left = point;
+    Saver saver(directory, {.keep_last = 2, .best = BestConfig{}});
+    saver.save(state_of(step), info_of(step, {{"accuracy", 1}}));
+    saver.finish();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status != 0;
+}
+
+TEST_CASE("wherever a save ends, the newest complete checkpoint comes first, and a withdrawn one last",
+          "[checkpoint][regression]") {
+  for (const std::int64_t step : {20, 30}) {  // the second one replaces a withdrawn checkpoint
+    std::int64_t point = 0;
+    for (bool ended = true; ended; ++point) {
+      const TemporaryDirectory scratch;
+      {
+        Saver saver(scratch.path(), {.keep_last = 2});
+        for (const std::int64_t before : {10, 30}) saver.save(state_of(before), info_of(before));
+        saver.finish();
+      }
+      go_on_from(scratch.path(), 10, /*best=*/0);
+      ended = ends_at(point, scratch.path(), step);
+      const std::filesystem::path saved = scratch / (step == 20 ? "step_00000020" : "step_00000030");
+      const bool is_there =
+          std::filesystem::exists(saved / "manifest.json") && !std::filesystem::exists(saved / "withdrawn");
+      INFO("step " << step << ", point " << point);
+      REQUIRE(point < 1000);
+      CHECK((is_there || ended));
+      const auto found = find_newest(scratch.path());
+      REQUIRE(found);
+      CHECK(found->step == (is_there ? step : 10));
+      CHECK(tells(found->path, found->step));
+    }
+    CHECK(point > 10);
+  }
+}
+
 }  // namespace
 }  // namespace trainctl::checkpoint
+
+// They take the place of the C library's for the whole program, and count for a process that is to end at one of them.
+extern "C" {
+int rename(const char* from, const char* to) noexcept {
+  trainctl::checkpoint::count_change();
+  return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) noexcept {
+  trainctl::checkpoint::count_change();
+  return static_cast<int>(::syscall(SYS_renameat2, from_directory, from, to_directory, to, flags));
+}
+int symlink(const char* target, const char* link) noexcept {
+  trainctl::checkpoint::count_change();
+  return static_cast<int>(::syscall(SYS_symlinkat, target, AT_FDCWD, link));
+}
+int unlink(const char* path) noexcept {
+  trainctl::checkpoint::count_change();
+  return static_cast<int>(::syscall(SYS_unlinkat, AT_FDCWD, path, 0));
+}
+int unlinkat(int directory, const char* path, int flags) noexcept {
+  trainctl::checkpoint::count_change();
+  return static_cast<int>(::syscall(SYS_unlinkat, directory, path, flags));
+}
+int mkdir(const char* path, mode_t mode) noexcept {
+  trainctl::checkpoint::count_change();
+  return static_cast<int>(::syscall(SYS_mkdirat, AT_FDCWD, path, mode));
+}
+int fsync(int file) {
+  trainctl::checkpoint::count_change();
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
+}

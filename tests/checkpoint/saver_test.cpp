@@ -105,8 +105,9 @@ TEST_CASE("the newest and the best checkpoints are kept", "[checkpoint]") {
 TEST_CASE("saving a step again replaces it, and steps left behind no longer count as newest", "[checkpoint]") {
   const TemporaryDirectory scratch;
   save_all(scratch.path(), {.keep_last = 3}, {10, 20, 30});
+  go_on_from(scratch.path(), 10, /*best=*/0);
   Saver saver(scratch.path(), {.keep_last = 3});
-  saver.save(state_of(99), info_of(20));  // a run that went back to step 10
+  saver.save(state_of(99), info_of(20));
   saver.finish();
   CHECK(find_newest(scratch.path())->step == 20);
   CHECK(Checkpoint(scratch / "step_00000020").read_whole().at("model.fc.weight")[0].item<double>() == 99);

@@ -103,14 +103,12 @@ void Checkpointer::close() {
   if (snapshots_) snapshots_->remove();
 }
 
-/// Returns the run's own checkpoints, newest first. Those that it left behind come after these, and begin with a later
-/// step.
+/// Returns the run's own checkpoints, newest first, without those that it left behind.
 std::vector<ResumePoint> Checkpointer::own_points() {
   saver_.settle();
   std::vector<ResumePoint> points;
   for (const checkpoint::Found& found : checkpoint::find_complete(directory_)) {
-    if (!points.empty() && found.step > points.back().step) break;
-    if (found.step <= run_.step && found.step > foreign_step_)
+    if (!found.is_withdrawn && found.step <= run_.step && found.step > foreign_step_)
       points.push_back({.step_directory = found.path, .step = found.step});
   }
   return points;
