@@ -119,6 +119,11 @@ struct CheckpointSaved {
   double seconds = 0;
 };
 
+/// The run goes on from its checkpoint of `step`, and withdraws the steps after it.
+struct RolledBack {
+  std::int64_t step = 0;
+};
+
 enum class Level { info, warning };
 
 struct Notice {
@@ -159,7 +164,7 @@ struct RunFinished {
 };
 
 using Event = std::variant<RunStarted, StepLogged, BatchTaken, Progress, Evaluated, SamplesPredicted,
-                           ParametersMeasured, CheckpointSaved, Notice, RunFinished>;
+                           ParametersMeasured, CheckpointSaved, RolledBack, Notice, RunFinished>;
 
 class Sink {
  public:

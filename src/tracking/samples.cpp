@@ -18,9 +18,10 @@ fs::path logs_of(const fs::path& run_directory) {
 
 class Samples final : public Sink {
  public:
-  explicit Samples(const fs::path& path) : file_(path, IfExists::append) {}
+  explicit Samples(const fs::path& path) : path_(path), file_(path, IfExists::append) {}
 
   void on(const Event& event) override {
+    if (const auto* back = std::get_if<RolledBack>(&event)) cut_back(path_, back->step);
     const auto* batch = std::get_if<BatchTaken>(&event);
     if (batch == nullptr) return;
     Record record;
@@ -32,7 +33,8 @@ class Samples final : public Sink {
   }
 
  private:
-  AppendFile file_;
+  fs::path path_;
+  AppendFile file_;  // opens the file that cut_back() has put in its place
 };
 
 }  // namespace

@@ -33,6 +33,20 @@ TEST_CASE("a run that goes back takes back what all ranks recorded since", "[tra
   CHECK(content(other) == "not a record\n");
 }
 
+TEST_CASE("a rollback leaves one record for each micro-batch of the steps that count", "[tracking][regression]") {
+  const TemporaryDirectory directory;
+  const auto sink = make_samples({.run_directory = directory.path(), .rank = 0});
+  for (const std::int64_t first : {0, 100}) {
+    for (std::int64_t step = 1 + (first > 0 ? 2 : 0); step <= 4; ++step)
+      sink->on(BatchTaken{.step = step, .first = first + step, .count = 1});
+    if (first == 0) sink->on(RolledBack{.step = 2});
+  }
+  std::vector<std::int64_t> samples;
+  for (const auto& record : testing::lines_of_json(directory / "logs" / "samples_rank_0.jsonl"))
+    samples.push_back(record["first"].get<std::int64_t>());
+  CHECK(samples == std::vector<std::int64_t>{1, 2, 103, 104});
+}
+
 TEST_CASE("samples are recorded where that is asked for, on ranks without other files too", "[tracking]") {
   const TemporaryDirectory directory;
   TrackingConfig config;

@@ -281,6 +281,8 @@ TEST_CASE("a resumed run is saved although it makes no step, and never goes to w
   run->step = 9;
   checkpointer.roll_back();
   CHECK(run->step == 4);
+  REQUIRE(log.all<tracking::RolledBack>().size() == 1);
+  CHECK(log.all<tracking::RolledBack>()[0].step == 4);
 }
 
 TEST_CASE("a run whose evaluations no longer improve ends early, and counts on after a resume", "[train]") {

@@ -129,6 +129,7 @@ void Checkpointer::roll_back() {
   run_.num_rollbacks = rollbacks;
   run_.next_sample = after_the_bad_batch;
   run_.data.train->seek(after_the_bad_batch);
+  sink_.on(tracking::RolledBack{run_.step});
   sink_.on(tracking::Notice{tracking::Level::warning, "rolled back to step " + core::format_count(run_.step) +
                                                           "; it goes on with the data after the bad batch"});
 }
