@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/record_function.h>
 
 #include <catch2/catch.hpp>
 
@@ -81,6 +82,30 @@ TEST_CASE("learned steps begin as observed and get gradients", "[quantization]")
     REQUIRE(decl.value.grad().defined());
     CHECK(decl.value.grad().abs().item<double>() > 0);
   });
+}
+
+thread_local int num_reads = 0;
+
+TEST_CASE("the levels of learned steps are read with one wait for each number", "[quantization][regression]") {
+  ActivationRounding rounding(ScaleSource::learned, {.bits = 8});
+  materialized(rounding);
+  const at::Tensor value = at::linspace(-1, 2, 301);
+  rounding(value, {.rounds = false, .watches = true});
+  for (const bool learns : {false, true}) {
+    num_reads = 0;
+    const auto handle = at::addThreadLocalCallback(
+        at::RecordFunctionCallback([](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+          if (std::string_view(function.name()) == "aten::_local_scalar_dense") ++num_reads;
+          return nullptr;
+        }).scopes({at::RecordScope::FUNCTION}));
+    const std::optional<QParams> levels = rounding.levels();
+    at::removeCallback(handle);
+    CHECK(num_reads == 4);  // what was seen, whether it learns, scale and zero point
+    REQUIRE(levels);
+    CHECK(levels->scale == Approx(3.0 / 255));
+    CHECK(levels->zero_point == 85);
+    if (!learns) rounding(value, {.rounds = true, .watches = false});
+  }
 }
 
 TEST_CASE("weights are rounded by channel, and their gradients pass", "[quantization]") {

@@ -75,31 +75,24 @@ bool ActivationRounding::is_learning() const {
   return bits != 0;
 }
 
-at::Tensor ActivationRounding::scale() const {
-  if (is_learning()) return step_->detach().abs().clamp_min(kSmallestScale);
+ActivationRounding::Range ActivationRounding::observed() const {
   const at::Tensor low = low_.clamp_max(0);
   const at::Tensor high = high_.clamp_min(0);
-  const at::Tensor span = high.sub(low).div(static_cast<double>(largest_));
-  if (!is_symmetric()) return span.clamp_min(kSmallestScale).view({1});
-  const at::Tensor even = at::maximum(high, low.neg()).div(static_cast<double>(middle_level(shape_) - 1));
-  return even.clamp_min(kSmallestScale).view({1});
-}
-
-bool ActivationRounding::is_symmetric() const {
-  return shape_.activations == ActivationScheme::symmetric;
-}
-
-at::Tensor ActivationRounding::zero_point() const {
-  if (is_learning()) return *zero_at_;
-  if (is_symmetric()) return at::full_like(low_, middle_level(shape_)).view({1});
-  return low_.clamp_max(0).neg().view({1}).div(scale()).round().clamp(0, static_cast<double>(largest_));
+  if (shape_.activations == ActivationScheme::symmetric) {
+    const at::Tensor even = at::maximum(high, low.neg()).div(static_cast<double>(middle_level(shape_) - 1));
+    return {.scale = even.clamp_min(kSmallestScale).view({1}),
+            .zero_point = at::full_like(low_, middle_level(shape_)).view({1})};
+  }
+  const at::Tensor scale = high.sub(low).div(static_cast<double>(largest_)).clamp_min(kSmallestScale).view({1});
+  return {.scale = scale, .zero_point = low.neg().view({1}).div(scale).round().clamp(0, static_cast<double>(largest_))};
 }
 
 void ActivationRounding::begin_learning() {
   if (is_learning()) return;
   const at::NoGradGuard no_grad;
-  zero_at_->copy_(zero_point());
-  step_->copy_(scale());
+  const Range range = observed();
+  zero_at_->copy_(range.zero_point);
+  step_->copy_(range.scale);
   learning_->fill_(shape_.bits);
 }
 
@@ -107,9 +100,11 @@ at::Tensor ActivationRounding::operator()(const at::Tensor& value, const Roundin
   if (phase.watches && is_training() && !runtime::Recomputation::is_running()) watch(value);
   if (!phase.rounds) return with_idle(value, step_);
   const at::Tensor floats = value.to(at::kFloat);
-  if (step_ == nullptr)
-    return at::fake_quantize_per_tensor_affine(floats, scale(), zero_point().to(at::kInt), 0, largest_)
+  if (step_ == nullptr) {
+    const Range range = observed();
+    return at::fake_quantize_per_tensor_affine(floats, range.scale, range.zero_point.to(at::kInt), 0, largest_)
         .to(value.scalar_type());
+  }
   begin_learning();
   // A step is a distance: what the optimizer makes negative stands for its magnitude.
   return at::_fake_quantize_learnable_per_tensor_affine(floats, step_->abs().clamp_min(kSmallestScale), *zero_at_, 0,
@@ -119,7 +114,10 @@ at::Tensor ActivationRounding::operator()(const at::Tensor& value, const Roundin
 
 std::optional<QParams> ActivationRounding::levels() const {
   if (num_seen_.item<std::int64_t>() == 0) return std::nullopt;
-  return QParams{.scale = scale().item<double>(), .zero_point = std::llround(zero_point().item<double>())};
+  const Range range = is_learning()
+                          ? Range{.scale = step_->detach().abs().clamp_min(kSmallestScale), .zero_point = *zero_at_}
+                          : observed();
+  return QParams{.scale = range.scale.item<double>(), .zero_point = std::llround(range.zero_point.item<double>())};
 }
 
 WeightRounding::WeightRounding(ScaleSource step_size, const at::Tensor& weight, std::int64_t out_dim)

@@ -36,9 +36,12 @@ class ActivationRounding final : public model::Layer {
   void begin_learning();
   /// Throws Error if the step was learned for other bits.
   bool is_learning() const;
-  bool is_symmetric() const;
-  at::Tensor scale() const;       // float [1]
-  at::Tensor zero_point() const;  // float [1]
+  struct Range {
+    at::Tensor scale;       // float [1]
+    at::Tensor zero_point;  // float [1]
+  };
+  /// Returns the range of the average of the batches' ends.
+  Range observed() const;
 
   RoundingLevels shape_;
   std::int64_t largest_;  // level
