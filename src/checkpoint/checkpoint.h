@@ -155,7 +155,9 @@ class Checkpoint {
 /// dtype. finish() reads the tensors, from the ranges of files that hold the elements asked for.
 class StateReader final : public runtime::State {
  public:
-  explicit StateReader(const Checkpoint& checkpoint);
+  /// What becomes of an optimizer's tensors: a run that only uses the model leaves them as they are.
+  enum class OptimizerSlots { read, ignored };
+  explicit StateReader(const Checkpoint& checkpoint, OptimizerSlots slots = OptimizerSlots::read);
   ~StateReader() override;
   void tensor(const std::string& name, at::Tensor& value) override;
   /// A slot of a parameter of which the checkpoint has none, since it was frozen, begins with the key's first values.
@@ -182,7 +184,10 @@ class StateReader final : public runtime::State {
   /// Returns whether the checkpoint has no slot of the key's parameter. Then finish() gives `value` its first values.
   bool begins_slot_anew(const std::string& name, const runtime::SlotKey& key, const at::Tensor& value);
 
+  bool ignores(const std::string& name) const;
+
   const Checkpoint& checkpoint_;
+  OptimizerSlots slots_;
   std::vector<Request> requests_;
   std::set<std::string> used_;
   std::vector<std::string> begun_anew_;

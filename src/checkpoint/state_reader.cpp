@@ -51,7 +51,7 @@ struct StateReader::Request {
   void put(const TensorRecord& record) const;
 };
 
-StateReader::StateReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+StateReader::StateReader(const Checkpoint& checkpoint, OptimizerSlots slots) : checkpoint_(checkpoint), slots_(slots) {}
 
 StateReader::~StateReader() = default;
 
@@ -102,7 +102,7 @@ void StateReader::tensor(const std::string& name, at::Tensor& value) {
 }
 
 void StateReader::part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) {
-  if (whole.slot && begins_slot_anew(name, *whole.slot, stretch)) return;
+  if (whole.slot && (ignores(name) || begins_slot_anew(name, *whole.slot, stretch))) return;
   const TensorRecord& found = record(name, stretch, whole.shape);
   const at::Tensor into = stretch.detach();
   core::ensure(
@@ -160,12 +160,18 @@ bool StateReader::has(const std::string& name) {
   return is_there(checkpoint_.tensors()) || is_there(checkpoint_.values());
 }
 
+/// Returns whether the tensor is an optimizer's that this reader leaves as it is. Averages are slots too, but of
+/// "ema.".
+bool StateReader::ignores(const std::string& name) const {
+  return slots_ == OptimizerSlots::ignored && name.starts_with("optimizer.");
+}
+
 void StateReader::begins_anew(const std::string& name) {
   if (std::find(begun_anew_.begin(), begun_anew_.end(), name) == begun_anew_.end()) begun_anew_.push_back(name);
 }
 
 void StateReader::slot(const runtime::SlotKey& key, at::Tensor& value) {
-  if (!begins_slot_anew(key.name(), key, value)) tensor(key.name(), value);
+  if (!ignores(key.name()) && !begins_slot_anew(key.name(), key, value)) tensor(key.name(), value);
 }
 
 bool StateReader::begins_slot_anew(const std::string& name, const runtime::SlotKey& key, const at::Tensor& value) {
@@ -200,7 +206,7 @@ std::vector<std::string> StateReader::unused(comm::Group* group) const {
   if (group != nullptr && !names.empty()) group->all_reduce(used, comm::Reduce::max)->wait();
   std::vector<std::string> unused;
   for (std::size_t i = 0; i < names.size(); ++i)
-    if (flags[i] == 0) unused.push_back(names[i]);
+    if (flags[i] == 0 && !ignores(names[i])) unused.push_back(names[i]);
   return unused;
 }
 

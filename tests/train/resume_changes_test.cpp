@@ -258,6 +258,28 @@ TEST_CASE("what a run can't go on with is refused by its key", "[train]") {
                     Contains("can't go on with optimizer.kind: adamw -> sgd"));
 }
 
+TEST_CASE("state of another version is refused with its cause and what to do", "[train][regression]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 2;
+  experiment.optimizer.rule = optimizer::SgdConfig{.momentum = 0.9};
+  const TemporaryDirectory directory;
+  EventLog log;
+  train_on(experiment, directory, log);
+  // Rmsprop kept its momentum under sgd's name once. Equal configs leave the version as the cause.
+  experiment.optimizer.rule = optimizer::RmspropConfig{.momentum = 0.9};
+  const std::string newest = (directory.path() / "checkpoints/latest").string();
+  try {
+    train_on(experiment, directory, log);
+    FAIL("it went on");
+  } catch (const core::Error& error) {
+    CHECK_THAT(error.text(), Contains("another version of trainctl") && Contains("model.init_from=" + newest));
+  }
+  const std::unique_ptr<Run> used = build_run(experiment);
+  restore_for_use(*used, newest, {}, log);
+  const at::Tensor saved = checkpoint::Checkpoint(newest).read_whole("model.").at("head.fc.weight");
+  CHECK(MapState::of(*used).tensors.at("model.head.fc.weight").equal(saved));
+}
+
 TEST_CASE("data whose classes or categories mean something else is refused at a resume", "[train][regression]") {
   const TemporaryDirectory directory;
   const TemporaryDirectory files;

@@ -116,7 +116,7 @@ void check_meaning(const dataset::SampleSpec& now, const checkpoint::CheckpointI
 }
 
 /// Reads the run's state. What the checkpoint lacks or has in another shape is an Error with the keys that changed
-/// since.
+/// since. If no key changed, an earlier version of the program wrote the checkpoint.
 void visit_saved(Run& run, checkpoint::StateReader& reader, const checkpoint::Checkpoint& checkpoint,
                  const std::map<std::string, std::string>& config) {
   try {
@@ -127,7 +127,12 @@ void visit_saved(Run& run, checkpoint::StateReader& reader, const checkpoint::Ch
     for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
       if (std::ranges::any_of(kWithState, [&](std::string_view keys) { return change.starts_with(keys); }))
         changes.push_back(change);
-    if (changes.empty()) throw;
+    if (changes.empty())
+      throw core::Error(
+          "a run can't go on from " + checkpoint.name() +
+          ", since another version of trainctl, or with other files, keeps another state: " + error.what())
+          .hint("begin another run from its weights, with the optimizer's state anew: --set model.init_from=" +
+                checkpoint.name());
     throw core::Error("a run can't go on with " + core::list_words(changes) + ": " + error.what())
         .hint("set them as they were, or begin another run from these weights: model.init_from");
   }
@@ -149,7 +154,8 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   failure = first_failure(group, failure, point.name());
   if (!failure.empty()) return failure;
   if (purpose == Purpose::training) check_meaning(run.data.train->spec(), checkpoint->info());
-  checkpoint::StateReader reader(*checkpoint);
+  using Slots = checkpoint::StateReader::OptimizerSlots;
+  checkpoint::StateReader reader(*checkpoint, purpose == Purpose::training ? Slots::read : Slots::ignored);
   run.optimizer->eval();  // as it was saved
   const std::int64_t offset_before = std::exchange(run.schedule_offset, 0);
   visit_saved(run, reader, *checkpoint, config);
