@@ -278,9 +278,12 @@ TEST_CASE("a resumed run is saved although it makes no step, and never goes to w
   StopSignal::Deferral deferral(run->step);
   Checkpointer checkpointer(*run, log, deferral, first.path(), {});
   CHECK(std::filesystem::read_symlink(checkpoints / "latest") == "step_00000004");
-  run->step = 9;
+  run->step = run->evaluated_step = 9;
+  run->metrics = {{"of a withdrawn step", 1.0}};
   checkpointer.roll_back();
   CHECK(run->step == 4);
+  CHECK(run->evaluated_step <= 4);
+  CHECK_FALSE(find_metric(run->metrics, "of a withdrawn step"));
   REQUIRE(log.all<tracking::RolledBack>().size() == 1);
   CHECK(log.all<tracking::RolledBack>()[0].step == 4);
 }
