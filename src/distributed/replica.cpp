@@ -2,8 +2,23 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 namespace trainctl::distributed {
+namespace {
+
+/// Takes the mean over ranks, summed in their order: a backend's sum may have another order. In double precision,
+/// ranks that agree keep their bits.
+void average(comm::Group& group, const at::Tensor& buffer) {
+  const std::int64_t count = buffer.numel();
+  const at::Tensor all = at::empty({group.size() * count}, buffer.options());
+  group.all_gather(all, buffer.contiguous().view({-1}))->wait();
+  at::Tensor sum = at::zeros({count}, buffer.options().dtype(at::kDouble));
+  for (std::int64_t rank = 0; rank < group.size(); ++rank) sum.add_(all.narrow(0, rank * count, count));
+  buffer.copy_(sum.div_(static_cast<double>(group.size())).view(buffer.sizes()));
+}
+
+}  // namespace
 
 Replica::Replica(model::Model& model) : model_(model), parameters_(trained_parameters(model)) {}
 
@@ -33,8 +48,7 @@ void share_buffers(comm::Group& group, SyncBuffers policy, model::Model& model) 
   for (const model::NamedTensor& named : model::named_buffers(model)) {
     const at::Tensor& buffer = named.tensor;
     if (policy == SyncBuffers::average && buffer.is_floating_point()) {
-      group.all_reduce(buffer, comm::Reduce::sum)->wait();
-      buffer.div_(static_cast<double>(group.size()));
+      average(group, buffer);
     } else {
       group.broadcast(buffer, /*root=*/0)->wait();
     }

@@ -81,6 +81,31 @@ TEST_CASE("without synchronisation ranks evaluate with the first one's statistic
   }
 }
 
+TEST_CASE("averaged statistics have the same bits on all ranks, also when they are averaged again",
+          "[train][dist][regression]") {
+  constexpr std::int64_t kRanks = 7;  // times a number and divided, a float isn't always itself
+  Setting setting;
+  setting.global_batch = 2 * kRanks;
+  setting.batch_norm = true;
+  setting.how = distributed::DdpConfig{.sync_buffers = distributed::SyncBuffers::average};
+  std::vector<std::vector<at::Tensor>> once(kRanks), twice(kRanks);
+  on_ranks(kRanks, [&](std::size_t rank, comm::Group& group) {
+    const std::unique_ptr<Run> run = build_rank(setting, kRanks, group);
+    lay_out(*run);
+    Step step(*run);
+    step(GradNorm::only_to_clip);
+    for (std::vector<at::Tensor>* shared : {&once[rank], &twice[rank]}) {
+      run->parallel->share_buffers();
+      for (const model::NamedTensor& buffer : model::named_buffers(*run->model))
+        shared->push_back(buffer.tensor.clone());
+    }
+  });
+  for (std::size_t i = 0; i < once[0].size(); ++i) {
+    for (const std::vector<at::Tensor>& of_rank : once) CHECK(of_rank[i].equal(once[0][i]));
+    CHECK(twice[0][i].equal(once[0][i]));
+  }
+}
+
 TEST_CASE("zero, stages 1 to 3, equals one process with the whole batch", "[train][dist]") {
   for (const std::int64_t stage : {1, 2, 3}) {
     CAPTURE(stage);
