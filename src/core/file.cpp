@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -104,6 +105,11 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
 void sync_directory(const std::filesystem::path& directory) {
   const Descriptor handle(open_or_throw(directory, O_RDONLY | O_DIRECTORY, "open directory"));
   if (::fsync(handle.get()) != 0) throw system_error("sync directory", directory.string());
+}
+
+std::string unique_digits() {
+  std::random_device random;
+  return std::to_string(std::uint64_t{random()} << 32 | random());
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes, Durability durability) {

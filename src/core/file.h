@@ -41,6 +41,10 @@ enum class Durability { process, disk };
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes,
                            Durability durability = Durability::process);
 
+/// Returns digits that no other process or thread gets, on any host: for a name in a shared directory. Process ids are
+/// each host's own, and those of containers are often equal.
+std::string unique_digits();
+
 /// Makes renames and new entries in a directory durable.
 void sync_directory(const std::filesystem::path& directory);
 

@@ -182,6 +182,21 @@ TEST_CASE("what a killed preparation left is removed, what a living one writes i
   CHECK(unfinished == 4);  // `alive` and its lock, and the two with notes
 }
 
+TEST_CASE("preparations that no lock keeps apart write into directories of their own", "[dataset][regression]") {
+  SmallStore small;
+  const std::string name = "0123456789abcdef";
+  const fs::path one = unfinished_path(small.cache(), name);
+  const fs::path other = unfinished_path(small.cache(), name);  // of a process with the same id, on another host
+  CHECK(one != other);
+  for (const fs::path& path : {one, other}) {
+    fs::create_directories(path);
+    core::write_file_atomically(path / "shard_00000.tokens", "half");
+  }
+  remove_abandoned(small.cache());
+  CHECK_FALSE(fs::exists(one));
+  CHECK_FALSE(fs::exists(other));
+}
+
 TEST_CASE("of several that need a store one makes it", "[dataset]") {
   SmallStore first;
   std::atomic<int> made = 0;

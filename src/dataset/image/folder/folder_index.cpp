@@ -1,7 +1,5 @@
 #include "dataset/image/folder/folder_index.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -54,7 +52,7 @@ class FolderIndexWriter {
     std::memcpy(header.magic, kFolderMagic, sizeof kFolderMagic);
     std::memcpy(header.fingerprint, fingerprint().data(), sizeof header.fingerprint);
     // Beside its place, so that runs that start together don't see a part.
-    const fs::path beside = file.string() + "." + std::to_string(::getpid());
+    const fs::path beside = file.string() + "." + core::unique_digits();
     core::FileWriter writer(beside);
     writer.write({reinterpret_cast<const char*>(&header), sizeof header});
     writer.write(raw_bytes(folders_));

@@ -103,7 +103,7 @@ PreparationLock::~PreparationLock() {
 }
 
 fs::path unfinished_path(const fs::path& cache_dir, const std::string& name) {
-  return cache_dir / ("." + name + "-" + std::to_string(::getpid()));
+  return cache_dir / ("." + name + "-" + core::unique_digits());
 }
 
 void remove_abandoned(const fs::path& cache_dir) {

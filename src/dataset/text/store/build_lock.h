@@ -21,7 +21,8 @@ class PreparationLock {
   int descriptor_ = -1;  // -1: the file system has no locks
 };
 
-/// Returns the directory of this process in which the holder of the lock of `cache_dir/name` writes, before the rename.
+/// Returns a new directory in which the holder of the lock of `cache_dir/name` writes, before the rename. Holders on a
+/// file system without locks have one each.
 std::filesystem::path unfinished_path(const std::filesystem::path& cache_dir, const std::string& name);
 
 /// Removes the unfinished directories of processes that are gone: those whose lock nobody holds. Directories with
