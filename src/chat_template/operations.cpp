@@ -33,6 +33,7 @@ Value integer_operation(std::string_view symbol, std::int64_t left, std::int64_t
   } else if (symbol == "*") {
     overflows = __builtin_mul_overflow(left, right, &result);
   } else if (symbol == "**") {
+    if (right < 0 && left == 0) throw TemplateProblem("0.0 cannot be raised to a negative power");
     if (right < 0) return std::pow(static_cast<double>(left), static_cast<double>(right));
     result = 1;
     for (std::int64_t i = 0; i < right && !overflows && left != 1 && left != 0; ++i)
@@ -53,12 +54,27 @@ Value float_operation(std::string_view symbol, double left, double right) {
   if (symbol == "+") return left + right;
   if (symbol == "-") return left - right;
   if (symbol == "*") return left * right;
-  if (symbol == "**") return std::pow(left, right);
+  if (symbol == "**") {
+    if (left == 0 && right < 0) throw TemplateProblem("0.0 cannot be raised to a negative power");
+    const double power = std::pow(left, right);
+    const bool is_of_finite = std::isfinite(left) && std::isfinite(right);
+    if (is_of_finite && !std::isfinite(power)) throw TemplateProblem("the result of ** is too large, or complex");
+    return power;
+  }
   if (right == 0) throw TemplateProblem("division by zero");
   if (symbol == "/") return left / right;
-  if (symbol == "//") return std::floor(left / right);
-  const double rest = std::fmod(left, right);
-  return rest != 0 && (rest < 0) != (right < 0) ? rest + right : rest;
+  double rest = std::fmod(left, right);
+  double quotient = (left - rest) / right;
+  if (rest == 0) {
+    rest = std::copysign(0.0, right);
+  } else if ((rest < 0) != (right < 0)) {
+    rest += right;
+    quotient -= 1;
+  }
+  if (symbol != "//") return rest;
+  if (quotient == 0) return std::copysign(0.0, left / right);
+  const double floor = std::floor(quotient);
+  return quotient - floor > 0.5 ? floor + 1 : floor;
 }
 
 Value repeated(const Value& value, std::int64_t count) {
@@ -160,8 +176,7 @@ Value negated(const Value& value) {
 }
 
 bool less(const Value& left, const Value& right) {
-  if (const auto first = left.as_integer(), second = right.as_integer(); first && second) return *first < *second;
-  if (const auto first = left.as_number(), second = right.as_number(); first && second) return *first < *second;
+  if (const auto order = numeric_order(left, right)) return *order == std::partial_ordering::less;
   if (left.is_text() && right.is_text()) return *left.as_text() < *right.as_text();
   const Sequence* const first = left.as_sequence();
   const Sequence* const second = right.as_sequence();
@@ -194,9 +209,8 @@ bool compare(std::string_view symbol, const Value& left, const Value& right) {
   if (symbol == "not in") return !contains(right, left);
   if (symbol == "<") return less(left, right);
   if (symbol == ">") return less(right, left);
-  const auto first = left.as_number();
-  const auto second = right.as_number();
-  if (first && second) return symbol == "<=" ? *first <= *second : *first >= *second;
+  if (const auto order = numeric_order(left, right))
+    return symbol == "<=" ? std::is_lteq(*order) : std::is_gteq(*order);
   return symbol == "<=" ? !less(right, left) : !less(left, right);
 }
 

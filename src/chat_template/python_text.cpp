@@ -5,6 +5,7 @@
 #include <unicode/unistr.h>
 
 #include <algorithm>
+#include <cctype>
 
 namespace trainctl::chat_template {
 namespace {
@@ -249,6 +250,26 @@ std::vector<std::size_t> slice_indices(const SliceBounds& bounds, std::size_t si
     if (__builtin_add_overflow(i, bounds.step, &i)) break;  // past either end
   }
   return indices;
+}
+
+std::optional<std::string> number_text(std::string_view text, std::int64_t base) {
+  std::string ascii;
+  for (const char32_t code : code_points(strip(text, StripSide::both))) {
+    const std::int32_t digit = u_charDigitValue(as_icu(code));
+    append_code_point(ascii, digit < 0 ? code : U'0' + static_cast<char32_t>(digit));
+  }
+  std::string number;
+  for (std::size_t i = 0; i < ascii.size(); ++i) {
+    if (ascii[i] != '_') {
+      number += ascii[i];
+      continue;
+    }
+    const auto is_digit = [&](std::size_t at) {
+      return at < ascii.size() && (base == 10 ? std::isdigit(ascii[at] & 0xff) : std::isalnum(ascii[at] & 0xff)) != 0;
+    };
+    if (i == 0 || !is_digit(i - 1) || !is_digit(i + 1)) return std::nullopt;
+  }
+  return number;
 }
 
 bool has_property(std::string_view text, TextProperty property) {

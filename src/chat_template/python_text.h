@@ -47,6 +47,10 @@ struct SliceBounds {
 };
 std::vector<std::size_t> slice_indices(const SliceBounds& bounds, std::size_t size);
 
+/// Returns a number's text as Python's int() and float() take it: without blanks around, each decimal digit in ASCII,
+/// and without the underscores between digits. Nothing if an underscore stands elsewhere.
+std::optional<std::string> number_text(std::string_view text, std::int64_t base);
+
 /// Properties of all characters: Python's isdigit and its relatives. An empty text has none.
 enum class TextProperty { digit, alpha, alnum, space, upper, lower, decimal, title };
 bool has_property(std::string_view text, TextProperty property);

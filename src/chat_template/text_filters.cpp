@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include "chat_template/filter_tables.h"
 #include "chat_template/operations.h"
@@ -99,25 +100,50 @@ Value filter_tojson(const Value& operand, const Arguments& arguments) {
   return checked_text(to_json(operand, format));
 }
 
-/// Python's int(text) and float(text); nothing where they fail.
+/// Python's float(text); nothing where it fails.
 std::optional<double> parsed_float(const std::string& text) {
-  std::string digits = strip(text, StripSide::both);
-  std::erase(digits, '_');
+  std::string digits = number_text(text, 10).value_or("");
+  if (digits.starts_with("+-") || digits.ends_with(')')) return std::nullopt;  // nan(…) of C alone
   if (digits.starts_with('+')) digits.erase(0, 1);
   double number = 0;
   const char* const end = digits.data() + digits.size();
   const auto [stop, error] = std::from_chars(digits.data(), end, number);
-  return error == std::errc() && stop == end && !digits.empty() ? std::optional(number) : std::nullopt;
+  if (stop != end || error == std::errc::invalid_argument) return std::nullopt;
+  return error == std::errc() ? number : std::strtod(digits.c_str(), nullptr);  // out of range: infinite or 0
 }
 
-std::optional<std::int64_t> parsed_integer(const std::string& text, int base) {
-  std::string digits = strip(text, StripSide::both);
-  std::erase(digits, '_');
-  if (digits.starts_with('+')) digits.erase(0, 1);
+[[noreturn]] void refuse_size() {
+  throw TemplateProblem("an integer is too large; expected one of 64 bits");
+}
+
+/// Returns the base that a prefix such as 0x gives, and removes the prefix. `base` 0 takes any; nothing if it has none.
+std::optional<int> take_base(std::string& digits, int base) {
+  const char letter = digits.size() > 1 && digits[0] == '0' ? static_cast<char>(digits[1] | 0x20) : ' ';
+  const int prefixed = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
+  if (prefixed != 0 && (base == 0 || base == prefixed)) {
+    digits.erase(0, 2);
+    return prefixed;
+  }
+  if (base != 0) return base;
+  const bool is_octal_in_c = digits.starts_with('0') && digits.find_first_not_of('0') != std::string::npos;
+  return is_octal_in_c ? std::nullopt : std::optional(10);
+}
+
+/// Python's int(text, base); nothing where it fails.
+std::optional<std::int64_t> parsed_integer(const std::string& text, std::int64_t base) {
+  std::string digits = number_text(text, base).value_or("");
+  if (digits.empty() || base < 0 || base == 1 || base > 36) return std::nullopt;
+  const bool is_negative = digits.front() == '-';
+  if (is_negative || digits.front() == '+') digits.erase(0, 1);
+  const std::optional<int> known = take_base(digits, static_cast<int>(base));
+  if (!known || digits.empty() || digits.front() == '-') return std::nullopt;
+  if (is_negative) digits.insert(digits.begin(), '-');
   std::int64_t number = 0;
   const char* const end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, number, base);
-  return error == std::errc() && stop == end && !digits.empty() ? std::optional(number) : std::nullopt;
+  const auto [stop, error] = std::from_chars(digits.data(), end, number, *known);
+  if (stop != end || error == std::errc::invalid_argument) return std::nullopt;
+  if (error == std::errc::result_out_of_range) refuse_size();
+  return number;
 }
 
 Value filter_int(const Value& operand, const Arguments& arguments) {
@@ -125,14 +151,14 @@ Value filter_int(const Value& operand, const Arguments& arguments) {
   if (const auto* undefined = operand.get_if<Undefined>()) throw TemplateProblem(undefined->what);
   if (const auto integer = operand.as_integer()) return *integer;
   std::optional<double> number = operand.as_number();
+  if (number && std::isinf(*number)) throw TemplateProblem("cannot convert float infinity to integer");
   if (const std::string* text = operand.as_text()) {
-    if (const auto integer =
-            parsed_integer(*text, static_cast<int>(std::clamp<std::int64_t>(given.integer("base", 10), 2, 36))))
-      return *integer;
+    if (const auto integer = parsed_integer(*text, given.integer("base", 10))) return *integer;
     number = parsed_float(*text);
   }
-  if (number && std::abs(*number) < 9e18) return static_cast<std::int64_t>(std::trunc(*number));
-  return given.get("default", std::int64_t{0});
+  if (!number || !std::isfinite(*number)) return given.get("default", std::int64_t{0});
+  if (std::abs(*number) >= 0x1p63) refuse_size();
+  return static_cast<std::int64_t>(std::trunc(*number));
 }
 
 Value filter_float(const Value& operand, const Arguments& arguments) {

@@ -60,6 +60,15 @@ int depth_around(std::span<const Value> items) {
   return depth;
 }
 
+/// Compares by the exact values: a float of 64 bits has fewer digits than the integer.
+std::partial_ordering exact_order(std::int64_t integer, double number) {
+  if (std::isnan(number)) return std::partial_ordering::unordered;
+  if (number >= 0x1p63) return std::partial_ordering::less;
+  if (number < -0x1p63) return std::partial_ordering::greater;
+  const auto whole = static_cast<std::int64_t>(number);
+  return integer != whole ? std::partial_ordering(integer <=> whole) : std::trunc(number) <=> number;
+}
+
 }  // namespace
 
 const Value* Mapping::find(const Value& key) const {
@@ -187,9 +196,19 @@ std::string_view Value::type_name() const {
   return as_object()->type_name();
 }
 
+std::optional<std::partial_ordering> numeric_order(const Value& left, const Value& right) {
+  const auto first = left.as_integer(), second = right.as_integer();
+  if (first && second) return *first <=> *second;
+  if (const auto* number = right.get_if<double>(); first && number != nullptr) return exact_order(*first, *number);
+  if (const auto* number = left.get_if<double>(); second && number != nullptr)
+    return 0 <=> exact_order(*second, *number);
+  const auto* const one = left.get_if<double>();
+  const auto* const other = right.get_if<double>();
+  return one == nullptr || other == nullptr ? std::nullopt : std::optional(*one <=> *other);
+}
+
 bool equal(const Value& left, const Value& right) {
-  if (const auto first = left.as_integer(), second = right.as_integer(); first && second) return *first == *second;
-  if (const auto first = left.as_number(), second = right.as_number(); first && second) return *first == *second;
+  if (const auto order = numeric_order(left, right)) return *order == std::partial_ordering::equivalent;
   if (const auto* first = left.as_text(), *second = right.as_text(); first != nullptr && second != nullptr)
     return *first == *second;
   if (const auto* first = left.as_sequence(), *second = right.as_sequence(); first != nullptr && second != nullptr)

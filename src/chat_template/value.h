@@ -1,6 +1,7 @@
 // Values of the template language. They behave as Python's do, since templates are written for Jinja2.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -102,6 +103,8 @@ class Value {
   Data data_;
 };
 
+/// Returns how two numbers compare, an integer with a float by their exact values; nothing if one is no number.
+std::optional<std::partial_ordering> numeric_order(const Value& left, const Value& right);
 /// Python's ==.
 bool equal(const Value& left, const Value& right);
 /// Python's is.

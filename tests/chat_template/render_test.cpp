@@ -46,6 +46,34 @@ TEST_CASE("numbers are rounded, formatted and words counted as by Python and Jin
   }
 }
 
+TEST_CASE("texts become numbers, and numbers compare and divide, as in Python", "[chat_template][regression]") {
+  for (const auto& [source, expected] : std::vector<std::pair<std::string, std::string>>{
+           {"{{ ' 12 '|int }} {{ '1_000'|int }} {{ '1__0'|int }} {{ '_1'|int(7) }} {{ '1e3'|int }} {{ '٣٤'|int }}",
+            "12 1000 0 7 1000 34"},
+           {"{{ '0x1F'|int }} {{ '0x1F'|int(base=16) }} {{ '1F'|int(base=16) }} {{ '0b_1'|int(base=0) }}", "0 31 31 1"},
+           {"{{ '012'|int(base=0) }} {{ '-0o17'|int(0, 8) }} {{ '7'|int(base=99) }}", "12 -15 7"},
+           {"{{ '+-5'|int }} {{ '--5'|int }} {{ '+5'|int }} {{ 'inf'|int(3) }} {{ 'nan'|int(3) }}", "0 0 5 3 3"},
+           {"{{ '1_0.5'|float }} {{ '1_e5'|float }} {{ '+-5'|float }} {{ '-INF'|float }} {{ 'nan(1)'|float }}",
+            "10.5 0.0 0.0 -inf 0.0"},
+           {"{{ '1e400'|float }} {{ '1e-400'|float }} {{ '٣'|float }} {{ '0x1F'|float }}", "inf 0.0 3.0 0.0"},
+           {"{{ 9007199254740993 == 9007199254740992.0 }} {{ 9007199254740993 > 9007199254740992.0 }}", "False True"},
+           {"{{ 9007199254740992.0 <= 9007199254740993 }} {{ 9007199254740993 in [9007199254740992.0] }}",
+            "True False"},
+           {"{{ 3 == 3.0 }} {{ 4 < 3.5 }} {{ -3 > -3.5 }} {{ 1 >= 'nan'|float }} {{ 1 != 'nan'|float }}",
+            "True False True False True"},
+           {"{{ 9223372036854775807 < 9223372036854775808.0 }}", "True"},
+           {"{{ 1.0 // 0.1 }} {{ -7.5 // 2 }} {{ 7.5 % -2 }} {{ 0.0 // -3 }} {{ -5.0 // 'inf'|float }}",
+            "9.0 -4.0 -0.5 -0.0 -1.0"}}) {
+    INFO(source);
+    CHECK(text_of(source) == expected);
+  }
+  for (const char* refused : {"{{ '99999999999999999999'|int }}", "{{ 1e30|int }}", "{{ ('inf'|float)|int }}",
+                              "{{ 0 ** -1 }}", "{{ (-8.0) ** 0.5 }}", "{{ 10.0 ** 400 }}"}) {
+    INFO(refused);
+    CHECK_FALSE(error_of(refused).empty());
+  }
+}
+
 TEST_CASE("a step of any size ends a slice or a range", "[chat_template]") {
   CHECK(text_of("{{ 'abcdef'[1::9223372036854775807] }}") == "b");
   CHECK(text_of("{{ 'abcdef'[4::-9223372036854775807] }}") == "e");
