@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,7 +36,7 @@ struct SampleSpec {
   Targets targets = Targets::labels;
   Standardization labels{};                      // from which `values` were made; learned from the training samples
   std::vector<std::string> class_names{};        // empty: they have none
-  double bytes_per_token = 0;                    // of the text's UTF-8, where that is known
+  std::shared_future<double> bytes_per_token{};  // of the text's UTF-8, counted at the first get(); invalid: not known
   std::optional<PixelScaling> to_normalize{};    // batches hold bytes, and this is left for the device to do
   std::shared_ptr<const TableEncoding> table{};  // null: samples are no rows of a table
   std::vector<std::int64_t> class_counts{};      // [num_classes], of the training samples; empty: not known

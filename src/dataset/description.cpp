@@ -49,7 +49,8 @@ SampleSpec spec_of(const std::string& description) {
     spec.targets = targets_of_name(json.at("targets").get<std::string>());
     spec.class_names = json.at("class_names").get<std::vector<std::string>>();
     spec.class_counts = json.at("class_counts").get<std::vector<std::int64_t>>();
-    spec.bytes_per_token = json.at("bytes_per_token").get<double>();
+    if (const auto bytes_per_token = json.at("bytes_per_token").get<double>(); bytes_per_token > 0)
+      spec.bytes_per_token = std::async(std::launch::deferred, [=] { return bytes_per_token; }).share();
     if (const auto labels = json.find("labels"); labels != json.end())
       spec.labels = {.mean = labels->at("mean").get<double>(), .deviation = labels->at("deviation").get<double>()};
     if (const auto columns = json.find("columns"); columns != json.end())
@@ -86,7 +87,8 @@ std::string description_of(const SampleSpec& spec) {
   Json json = {{"input_shape", spec.input_shape},   {"has_tokens", spec.input_dtype == at::kLong},
                {"num_classes", spec.num_classes},   {"vocab_size", spec.vocab_size},
                {"targets", name_of(spec.targets)},  {"class_names", spec.class_names},
-               {"class_counts", spec.class_counts}, {"bytes_per_token", spec.bytes_per_token}};
+               {"class_counts", spec.class_counts}, {"bytes_per_token", 0.0}};
+  if (spec.bytes_per_token.valid()) json["bytes_per_token"] = spec.bytes_per_token.get();
   if (spec.target_length > 0) json["target_length"] = spec.target_length;
   if (spec.labels != kAsTheyAre) json["labels"] = {{"mean", spec.labels.mean}, {"deviation", spec.labels.deviation}};
   if (spec.table != nullptr) json["columns"] = Json::parse(text_of_encoding(*spec.table));

@@ -132,14 +132,7 @@ class Parts {
  private:
   void merge_specs() {
     spec_ = sources_[0]->spec();
-    double num_bytes = 0;
-    bool knows_bytes = true;
-    for (const auto& source : sources_) {
-      const double per_token = source->spec().bytes_per_token;
-      num_bytes += per_token * static_cast<double>(source->size());  // samples are of one length
-      knows_bytes = knows_bytes && per_token > 0;
-    }
-    spec_.bytes_per_token = knows_bytes ? num_bytes / static_cast<double>(size_) : 0;
+    spec_.bytes_per_token = bytes_per_token();
     for (std::size_t i = 1; i < sources_.size(); ++i) {
       const SampleSpec& spec = sources_[i]->spec();
       const auto differs = [&](const std::string& what) { return differing(i, what); };
@@ -157,6 +150,23 @@ class Parts {
       spec_.num_classes = std::max(spec_.num_classes, spec.num_classes);
       spec_.vocab_size = std::max(spec_.vocab_size, spec.vocab_size);
     }
+  }
+
+  /// Returns the sources' mean; invalid if one doesn't know its own.
+  std::shared_future<double> bytes_per_token() const {
+    std::vector<std::pair<std::shared_future<double>, double>> shares;
+    for (const auto& source : sources_) {
+      const std::shared_future<double>& own = source->spec().bytes_per_token;
+      if (!own.valid()) return {};
+      shares.emplace_back(own, static_cast<double>(source->size()) / static_cast<double>(size_));  // of one length
+    }
+    return std::async(std::launch::deferred,
+                      [shares] {
+                        double mean = 0;
+                        for (const auto& [own, share] : shares) mean += own.get() * share;
+                        return mean;
+                      })
+        .share();
   }
 
   std::vector<std::unique_ptr<Source>> sources_;

@@ -18,7 +18,7 @@ void check_fit(ClassificationMetric metric, const dataset::SampleSpec& spec) {
 }
 
 void check_fit(CausalLmMetric metric, const dataset::SampleSpec& spec) {
-  if (metric == CausalLmMetric::bits_per_byte && spec.bytes_per_token <= 0)
+  if (metric == CausalLmMetric::bits_per_byte && !spec.bytes_per_token.valid())
     throw core::Error(
         "task.metrics: bits_per_byte needs the number of bytes of the text, which files of token ids do "
         "not have")
@@ -78,7 +78,7 @@ std::vector<TokenClassificationMetric> chosen_metrics(const TokenClassificationC
 
 std::vector<CausalLmMetric> chosen_metrics(const CausalLmConfig& config, const dataset::SampleSpec& spec) {
   if (!config.metrics.empty()) return config.metrics;
-  if (spec.bytes_per_token <= 0) return {CausalLmMetric::perplexity};
+  if (!spec.bytes_per_token.valid()) return {CausalLmMetric::perplexity};
   return {CausalLmMetric::perplexity, CausalLmMetric::bits_per_byte};
 }
 

@@ -25,11 +25,11 @@ constexpr std::int64_t kMostShown = 256;  // sequences whose tokens' losses are 
 }  // namespace
 
 LanguageModelEvaluation::LanguageModelEvaluation(model::Model& model, std::vector<CausalLmMetric> metrics,
-                                                 double bytes_per_token, std::int64_t chunk_size)
+                                                 std::shared_future<double> bytes_per_token, std::int64_t chunk_size)
     : model_(model),
       metrics_(std::move(metrics)),
       counts_hits_(std::find(metrics_.begin(), metrics_.end(), CausalLmMetric::accuracy) != metrics_.end()),
-      bytes_per_token_(bytes_per_token),
+      bytes_per_token_(std::move(bytes_per_token)),
       chunk_size_(chunk_size) {}
 
 void LanguageModelEvaluation::add(const dataset::Batch& batch, const model::ModelInput& input) {
@@ -94,7 +94,7 @@ double LanguageModelEvaluation::value_of(CausalLmMetric metric, double loss, dou
     case CausalLmMetric::perplexity:
       return std::exp(loss);
     case CausalLmMetric::bits_per_byte:
-      return loss / std::numbers::ln2 / bytes_per_token_;
+      return loss / std::numbers::ln2 / bytes_per_token_.get();
     case CausalLmMetric::accuracy:
       return hits;
   }

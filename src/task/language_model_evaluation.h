@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,9 @@ namespace trainctl::task {
 
 class LanguageModelEvaluation final : public Evaluation {
  public:
-  /// bytes_per_token: 0 where it isn't known. chunk_size: 0 chooses.
-  LanguageModelEvaluation(model::Model& model, std::vector<CausalLmMetric> metrics, double bytes_per_token,
-                          std::int64_t chunk_size);
+  /// bytes_per_token: invalid if it isn't known. chunk_size: 0 chooses.
+  LanguageModelEvaluation(model::Model& model, std::vector<CausalLmMetric> metrics,
+                          std::shared_future<double> bytes_per_token, std::int64_t chunk_size);
 
   void add(const dataset::Batch& batch, const model::ModelInput& input) override;
   void pool(Pool& pool) override;
@@ -32,7 +33,7 @@ class LanguageModelEvaluation final : public Evaluation {
   model::Model& model_;
   std::vector<CausalLmMetric> metrics_;
   bool counts_hits_;  // which takes logits
-  double bytes_per_token_;
+  std::shared_future<double> bytes_per_token_;
   std::int64_t chunk_size_;
   std::int64_t count_ = 0;
   std::int64_t num_shown_ = 0;

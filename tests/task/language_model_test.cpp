@@ -22,11 +22,13 @@ using testing::TableModel;
 constexpr std::int64_t kVocabulary = 37;
 
 dataset::SampleSpec spec_of(dataset::Targets targets, double bytes_per_token = 0) {
+  std::shared_future<double> counted;
+  if (bytes_per_token > 0) counted = std::async(std::launch::deferred, [=] { return bytes_per_token; }).share();
   return {.input_shape = {12},
           .input_dtype = at::kLong,
           .vocab_size = kVocabulary,
           .targets = targets,
-          .bytes_per_token = bytes_per_token};
+          .bytes_per_token = counted};
 }
 
 struct Setting {

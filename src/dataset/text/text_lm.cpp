@@ -14,14 +14,18 @@ namespace {
 
 class TextLm final : public RawSource {
  public:
-  TextLm(TokenRange range, const TextLmConfig& config, std::int64_t vocab_size, std::int64_t num_bytes)
+  TextLm(TokenRange range, const TextLmConfig& config, std::int64_t vocab_size,
+         const std::shared_future<std::int64_t>& num_bytes)
       : range_(std::move(range)), length_(config.seq_len), document_mask_(config.document_mask) {
     check_sequences(range_, length_ + 1, length_);
     spec_.input_shape = {length_};
     spec_.input_dtype = at::kLong;
     spec_.vocab_size = vocab_size;
     spec_.targets = Targets::next_tokens;
-    spec_.bytes_per_token = static_cast<double>(num_bytes) / static_cast<double>(range_.size());
+    spec_.bytes_per_token =
+        std::async(std::launch::deferred, [num_bytes, num_tokens = static_cast<double>(range_.size())] {
+          return static_cast<double>(num_bytes.get()) / num_tokens;
+        }).share();
   }
 
   std::int64_t size() const override { return (range_.size() - 1) / length_; }
@@ -138,19 +142,26 @@ Sources build(const TextLmConfig& config, const LoaderOptions& options) {
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   TokenRanges ranges = token_ranges(prepare_stores(config, *tokenizer, prepare_options(options)),
                                     {.eval_fraction = config.eval_fraction, .test_fraction = config.test_fraction});
-  std::int64_t left = ranges.train.store->num_bytes();
-  const auto open = [&](TokenRange range, std::int64_t num_bytes) {
-    return std::make_unique<TextLm>(std::move(range), config, tokenizer->vocab_size(), num_bytes);
+  const std::shared_ptr<const TokenStore> store = ranges.train.store;
+  // Decoding a large share takes seconds, and most ranks of most runs never ask for bytes.
+  const auto later = [](auto count) { return std::async(std::launch::deferred, std::move(count)).share(); };
+  const auto open = [&](const TokenRange& range, const std::shared_future<std::int64_t>& num_bytes) {
+    return std::make_unique<TextLm>(range, config, tokenizer->vocab_size(), num_bytes);
   };
-  const auto open_other = [&](TokenRange& range) {
-    const std::int64_t num_bytes = count_bytes(range, *tokenizer);
-    if (range.store == ranges.train.store) left = std::max<std::int64_t>(left - num_bytes, 0);
-    return open(std::move(range), num_bytes);
+  std::vector<std::shared_future<std::int64_t>> taken;  // bytes of the training text's other parts
+  const auto open_other = [&](const TokenRange& range) {
+    const auto num_bytes = later([range, tokenizer] { return count_bytes(range, *tokenizer); });
+    if (range.store == store) taken.push_back(num_bytes);
+    return open(range, num_bytes);
   };
   Sources sources;
   if (ranges.eval.store) sources.eval = open_other(ranges.eval);
   if (ranges.test.store) sources.test = open_other(ranges.test);
-  sources.train = open(std::move(ranges.train), left);
+  sources.train = open(ranges.train, later([store, taken] {
+                         std::int64_t left = store->num_bytes();
+                         for (const std::shared_future<std::int64_t>& part : taken) left -= part.get();
+                         return std::max<std::int64_t>(left, 0);
+                       }));
   return sources;
 }
 
