@@ -5,10 +5,8 @@
 #include <optional>
 #include <set>
 
-#include "checkpoint/checkpoint.h"
 #include "core/error.h"
 #include "dataset/description.h"
-#include "pretrained/weights_source.h"
 
 namespace trainctl::pretrained {
 namespace {
@@ -35,14 +33,11 @@ std::vector<std::string> published_classes(const nlohmann::json& config_json) {
   return {};
 }
 
-/// Returns the classes of the weights at `path`: config.json's, or those that a run of ours was trained with.
-std::vector<std::string> classes_of(const std::filesystem::path& path) {
-  const WeightsSource source = open_weights(path);
-  if (!source.config_json.is_null()) return published_classes(source.config_json);
-  if (!std::filesystem::is_directory(source.from)) return {};
-  const std::string description = checkpoint::Checkpoint(source.from).info().data_description;
-  if (description.empty()) return {};
-  return dataset::described_datasets(description, "").train->spec().class_names;
+/// Returns config.json's classes, or those that a run of ours was trained with.
+std::vector<std::string> classes_of(const WeightsSource& weights) {
+  if (!weights.config_json.is_null()) return published_classes(weights.config_json);
+  if (weights.data_description.empty()) return {};
+  return dataset::described_datasets(weights.data_description, "").train->spec().class_names;
 }
 
 /// Returns whether the names say no more than the outputs' places: LABEL_0, or 0 beside classes that are no such
@@ -79,9 +74,9 @@ bool is_in_another_place(const std::vector<std::string>& theirs, const std::vect
 
 }  // namespace
 
-void check_class_order(const std::filesystem::path& path, const std::vector<std::string>& ours, ClassesBy by) {
+void check_class_order(const WeightsSource& weights, const std::vector<std::string>& ours, ClassesBy by) {
   if (ours.empty()) return;
-  const std::vector<std::string> theirs = classes_of(path);
+  const std::vector<std::string> theirs = classes_of(weights);
   if (theirs.empty() || theirs.size() != ours.size() || theirs == ours) return;
   if (are_places(theirs, ours)) return;
   std::string list;
@@ -91,10 +86,11 @@ void check_class_order(const std::filesystem::path& path, const std::vector<std:
                                  ? "set dataset.class_names: [" + list + "]"
                                  : "set dataset.class_names to the data's names in the order of these outputs";
   if (is_in_another_place(theirs, ours))
-    throw core::Error("the weights at " + path.string() + " have the data's classes in another order: " + list)
+    throw core::Error("the weights at " + weights.from.string() + " have the data's classes in another order: " + list)
         .hint(remedy);
   if (by == ClassesBy::data)
-    throw core::Error("the weights at " + path.string() + " have other classes than the data: " + list).hint(remedy);
+    throw core::Error("the weights at " + weights.from.string() + " have other classes than the data: " + list)
+        .hint(remedy);
 }
 
 }  // namespace trainctl::pretrained

@@ -80,7 +80,8 @@ std::optional<WeightsSource> open_checkpoint(const fs::path& path) {
                                         : opened.read_whole("model."),
                          .from = found->path,
                          .note = passed_over.empty() ? "" : "a newer one is damaged: " + passed_over.front(),
-                         .config = opened.info().config};
+                         .config = opened.info().config,
+                         .data_description = opened.info().data_description};
   }
   if (passed_over.empty()) return std::nullopt;
   throw core::Error("no complete checkpoint in " + path.string() + ": " + passed_over.front())

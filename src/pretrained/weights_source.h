@@ -16,6 +16,7 @@ struct WeightsSource {
   nlohmann::json config_json = {};                 // of a directory in Hugging Face layout that has one; else null
   std::string note = {};                           // what was taken, if not all of a file, or not the newest checkpoint
   std::map<std::string, std::string> config = {};  // of a checkpoint: the run's, "model.kind" -> "vit"
+  std::string data_description = {};               // of a checkpoint: the run's, dataset/description.h
 };
 
 /// Opens the weights at `path`. It is a file of safetensors or torch.save, or a directory with model.safetensors or

@@ -15,7 +15,7 @@ TEST_CASE("classes of a published network are the data's, or refused", "[pretrai
   const TemporaryDirectory directory;
   const auto refusal = [&](const std::string& id2label, const Names& ours, ClassesBy by = ClassesBy::user) {
     directory.write("config.json", R"({"model_type": "bert", "id2label": )" + id2label + "}");
-    return error_of([&] { check_class_order(directory.path(), ours, by); });
+    return error_of([&] { check_class_order(open_weights(directory.path()), ours, by); });
   };
   directory.write("model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
   const std::string three = R"({"0": "pos", "1": "neg", "2": "mid"})";
@@ -34,7 +34,7 @@ TEST_CASE("classes that are numbers, or differ by case alone, have an order", "[
   directory.write("model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
   const auto refusal = [&](const std::string& id2label, const Names& ours) {
     directory.write("config.json", R"({"model_type": "bert", "id2label": )" + id2label + "}");
-    return error_of([&] { check_class_order(directory.path(), ours, ClassesBy::user); });
+    return error_of([&] { check_class_order(open_weights(directory.path()), ours, ClassesBy::user); });
   };
   const std::string numbers = R"({"0": "0", "1": "1", "2": "2"})";
   CHECK_THAT(refusal(numbers, {"0", "2", "1"}), Contains("in another order: 0, 1, 2"));
@@ -51,7 +51,7 @@ TEST_CASE("classes in timm's config.json are compared", "[pretrained][regression
   directory.write("model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
   const auto refusal = [&](const std::string& keys) {
     directory.write("config.json", R"({"architecture": "resnet18", )" + keys + "}");
-    return error_of([&] { check_class_order(directory.path(), {"dog", "cat"}, ClassesBy::user); });
+    return error_of([&] { check_class_order(open_weights(directory.path()), {"dog", "cat"}, ClassesBy::user); });
   };
   CHECK_THAT(refusal(R"("label_names": ["cat", "dog"])"), Contains("in another order: cat, dog"));
   CHECK_THAT(refusal(R"("label_names": {"0": "cat", "1": "dog"})"), Contains("in another order"));

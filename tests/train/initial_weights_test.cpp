@@ -33,7 +33,7 @@ std::string load(const PublishedNetwork& published, model::Model& model, const f
                  model::InitPolicy policy = model::InitPolicy::new_head) {
   std::vector<tracking::Notice> notices;
   load_initial_weights(model, {.network = published.network, .init_from = path.string(), .init_policy = policy},
-                       published.input, notices);
+                       {published.input}, notices);
   REQUIRE(notices.size() == 1);
   return notices[0].text;
 }
@@ -254,6 +254,18 @@ TEST_CASE("a run's weights come from its run, checkpoints and step directories, 
   CHECK(failure(gpt2, step).find("no complete checkpoint in " + step.string()) != std::string::npos);
 }
 
+TEST_CASE("weights whose classes are in another order than the data's are refused", "[train][regression]") {
+  const TemporaryDirectory scratch;
+  const PublishedNetwork bert = network_of("bert_classifier");
+  const auto model = ready(bert);
+  write(scratch, tensors_of(*model), "model.safetensors");
+  std::ofstream(scratch / "config.json") << R"({"id2label": {"0": "cat", "1": "dog"}})";
+  std::vector<tracking::Notice> notices;
+  const model::ModelConfig config{.network = bert.network, .init_from = scratch.path().string()};
+  CHECK_THROWS_WITH(load_initial_weights(*model, config, {bert.input, {"dog", "cat"}}, notices),
+                    Catch::Contains("in another order: cat, dog"));
+}
+
 TEST_CASE("keys with which a run's weights compute something else are told", "[train][regression]") {
   const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
@@ -266,7 +278,7 @@ TEST_CASE("keys with which a run's weights compute something else are told", "[t
   save_checkpoint(scratch, *model, trained);
   config.init_from = scratch.path().string();
   std::vector<tracking::Notice> notices;
-  load_initial_weights(*model, config, gpt2.input, notices);
+  load_initial_weights(*model, config, {gpt2.input}, notices);
   REQUIRE(notices.size() == 2);
   CHECK(notices[0].level == tracking::Level::warning);
   CHECK_THAT(notices[0].text, Catch::EndsWith("were trained with other keys: model.num_heads: 8 -> 4"));

@@ -72,7 +72,7 @@ std::unique_ptr<model::Model> built_adapted(const model::ModelConfig& config, co
 
 std::string load_adapted(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input) {
   std::vector<tracking::Notice> notices;
-  load_initial_weights(model, config, input, notices);
+  load_initial_weights(model, config, {input}, notices);
   REQUIRE(notices.size() == 1);
   return notices[0].text;
 }

@@ -12,7 +12,6 @@
 #include "exporters/graph_model.h"
 #include "model/lora.h"
 #include "notice_printer.h"
-#include "pretrained/class_order.h"
 #include "quantization/quantization.h"
 #include "train/run/initial_weights.h"
 #include "train/run/restore.h"
@@ -81,8 +80,7 @@ void load_published(train::Run& run, const std::string& path, pretrained::Classe
   config.init_from = path;
   config.init_policy = model::InitPolicy::strict;
   const dataset::SampleSpec& spec = run.data.train->spec();
-  pretrained::check_class_order(path, spec.class_names, classes);
-  train::load_initial_weights(*run.model, config, train::input_spec(spec), notices);
+  train::load_initial_weights(*run.model, config, {train::input_spec(spec), spec.class_names, classes}, notices);
 }
 
 /// Replaces the network by the exported file. The network's sizes give the signature of the file's inputs.

@@ -174,7 +174,7 @@ std::unique_ptr<model::Model> load_written(const CheckpointedRun& loaded, const 
   std::unique_ptr<model::Model> model = model::build(config, input);
   model::materialize(*model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
   std::vector<tracking::Notice> notices;
-  train::load_initial_weights(*model, config, input, notices);
+  train::load_initial_weights(*model, config, {input}, notices);
   model->set_training(false);
   return model;
 }

@@ -12,7 +12,6 @@
 #include "core/text.h"
 #include "machine/limits.h"
 #include "model/placement.h"
-#include "pretrained/class_order.h"
 #include "runtime/device.h"
 #include "train/run/frozen_network.h"
 #include "train/run/initial_weights.h"
@@ -201,7 +200,7 @@ OwnPart keep_own_part(const distributed::DistributedConfig& config, comm::Device
 }
 
 struct WeightPlace {
-  const model::InputSpec& input;
+  WeightsData data;
   c10::Device device;
   bool channels_last;
   const comm::Group& group;
@@ -253,16 +252,16 @@ model::FirstValues place_weights(model::Model& model, const experiment::Experime
   const auto seed = static_cast<std::uint64_t>(experiment.seed);
   const bool reads_files = place.dry_run == nullptr;
   if (config.init_from && !reads_files && place.dry_run->checks_initial_weights)
-    check_initial_weights(model, config, place.input);
+    check_initial_weights(model, config, place.data);
   if (!distributed::shards_parameters(experiment.distributed, place.group)) {
     if (reads_files) refuse_model_over_memory(model, place.device);
     model::materialize(model, place.device, seed, place.channels_last);
-    if (config.init_from && reads_files) load_initial_weights(model, config, place.input, place.notices);
+    if (config.init_from && reads_files) load_initial_weights(model, config, place.data, place.notices);
     return {};
   }
   model::materialize_without_parameters(model, place.device, place.channels_last);
   model::FirstValues values = model::first_values(model, seed);
-  return config.init_from && reads_files ? initial_weights(model, config, place.input, values, place.notices) : values;
+  return config.init_from && reads_files ? initial_weights(model, config, place.data, values, place.notices) : values;
 }
 
 /// Returns the spec. Throws if ranks that share sequences can't each have as many tokens of the longest.
@@ -383,11 +382,8 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, world);
   OwnPart own = keep_own_part(experiment.distributed, *mesh, step.micro_batches, *model);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
-  const std::optional<std::string>& published = experiment.model.init_from;
-  if (published && rank.dry_run == nullptr)
-    pretrained::check_class_order(*published, spec.class_names, pretrained::ClassesBy::user);
-  const model::FirstValues first_values =
-      place_weights(*model, experiment, {input, device, channels_last, mesh->gradients(), rank.dry_run, notices});
+  const model::FirstValues first_values = place_weights(
+      *model, experiment, {{input, spec.class_names}, device, channels_last, mesh->gradients(), rank.dry_run, notices});
   model::set_running_statistics(*model, statistics_updates(experiment.accumulation, step.micro_batches));
   activation_checkpointing::checkpoint_activations(*model, experiment.activation_checkpointing, device);
   const auto companions =

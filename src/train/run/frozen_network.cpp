@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "pretrained/class_order.h"
 #include "train/run/initial_weights.h"
 #include "train/run/stored_logits.h"
 
@@ -14,14 +13,14 @@ namespace {
 /// Returns the network with the weights of its init_from, as `key` of the experiment gives it.
 std::unique_ptr<model::Model> load_frozen(const model::ModelConfig& config, const std::string& key,
                                           const dataset::SampleSpec& spec, const FrozenPlace& place) {
-  const model::InputSpec input = input_spec(spec);
-  std::unique_ptr<model::Model> network = model::build(config, input);
+  const WeightsData data{.input = input_spec(spec), .class_names = spec.class_names};
+  std::unique_ptr<model::Model> network = model::build(config, data.input);
   const bool reads_files = place.dry_run == nullptr;
-  if (!reads_files && place.dry_run->checks_initial_weights) check_initial_weights(*network, config, input);
+  if (!reads_files && place.dry_run->checks_initial_weights) check_initial_weights(*network, config, data);
   model::materialize(*network, place.device, place.seed, place.channels_last && network->prefers_channels_last());
   if (!reads_files) return network;
   try {
-    load_initial_weights(*network, config, input, place.notices);
+    load_initial_weights(*network, config, data, place.notices);
   } catch (core::Error& error) {
     error.during("loading " + key);
     throw;
@@ -56,7 +55,6 @@ task::TeacherPtr load_teacher(const task::DistillationConfig& config, model::Mod
   if (!config.teacher) return std::make_shared<const task::Teacher>(load_logits(*config.logits, data, place), config);
   const dataset::SampleSpec& spec = data.train->spec();
   const std::string& path = config.teacher->init_from;
-  if (place.dry_run == nullptr) pretrained::check_class_order(path, spec.class_names, pretrained::ClassesBy::user);
   std::unique_ptr<model::Model> network =
       load_frozen({.network = config.teacher->network, .init_from = path, .init_policy = model::InitPolicy::strict},
                   "distillation.teacher", spec, place);

@@ -193,10 +193,11 @@ std::string advice(const model::ModelConfig& config) {
 }
 
 /// Returns the file's tensors by the names of our parameters and buffers.
-checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelConfig& config,
-                                       const model::InputSpec& input, std::vector<tracking::Notice>& notices) {
+checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelConfig& config, const WeightsData& data,
+                                       std::vector<tracking::Notice>& notices) {
   const pretrained::WeightsSource source = pretrained::open_weights(*config.init_from);
-  check_config_json(source, config, pretrained::model_info_of(model, input.shape));
+  pretrained::check_class_order(source, data.class_names, data.classes_by);
+  check_config_json(source, config, pretrained::model_info_of(model, data.input.shape));
   tell_changed_keys(source, config.network, notices);
   checkpoint::TensorMap tensors = pretrained::as_named_here(source.tensors, config.network, model);
   std::string from = source.from.string();
@@ -233,24 +234,24 @@ model::Layer::TensorVisitor copy_from(const checkpoint::TensorMap& weights) {
 
 }  // namespace
 
-void load_initial_weights(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input,
+void load_initial_weights(model::Model& model, const model::ModelConfig& config, const WeightsData& data,
                           std::vector<tracking::Notice>& notices) {
   const at::NoGradGuard no_grad;
-  const checkpoint::TensorMap weights = matching_weights(model, config, input, notices);
+  const checkpoint::TensorMap weights = matching_weights(model, config, data, notices);
   model.visit_parameters(copy_from(weights));
   model.visit_buffers(copy_from(weights));
 }
 
-void check_initial_weights(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input) {
+void check_initial_weights(model::Model& model, const model::ModelConfig& config, const WeightsData& data) {
   const runtime::RealScope values_of_the_file;
   std::vector<tracking::Notice> notices;
-  matching_weights(model, config, input, notices);
+  matching_weights(model, config, data, notices);
 }
 
-model::FirstValues initial_weights(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input,
+model::FirstValues initial_weights(model::Model& model, const model::ModelConfig& config, const WeightsData& data,
                                    model::FirstValues otherwise, std::vector<tracking::Notice>& notices) {
   const at::NoGradGuard no_grad;
-  const checkpoint::TensorMap weights = matching_weights(model, config, input, notices);
+  const checkpoint::TensorMap weights = matching_weights(model, config, data, notices);
   model.visit_buffers(copy_from(weights));
   return [weights, otherwise](const std::string& name, const at::Tensor& value) {
     if (const auto found = weights.find(name); found != weights.end())
