@@ -10,6 +10,7 @@
 #include "dataset/calibration.h"
 #include "dataset/collate/sample_writer.h"
 #include "dataset/dataset.h"
+#include "dataset/description.h"
 #include "dataset/files/named_files.h"
 #include "dataset/image/cache/decoded_cache.h"
 #include "dataset/image/cache/shared_memory.h"
@@ -17,6 +18,7 @@
 #include "dataset/loader/bad_samples.h"
 #include "dataset/loader/loader.h"
 #include "dataset/sources.h"
+#include "dataset/table/table_encoding.h"
 #include "machine/limits.h"
 
 namespace trainctl::dataset {
@@ -251,6 +253,35 @@ void refuse_unwritable_names(const SampleSpec& spec) {
           .hint("rename its folder, or write the labels in UTF-8");
 }
 
+/// Opens the training and the evaluation samples, or the samples of `alone` as those of evaluation.
+Datasets open_data(const DatasetConfig& config, const LoaderOptions& options,
+                   const std::optional<DatasetConfig>& alone) {
+  Datasets datasets;
+  datasets.bad_samples = std::make_shared<BadSampleLog>(config.max_bad_samples, config.on_bad_sample);
+  LoaderOptions noting = options;
+  noting.fold = config.fold;
+  noting.bad_samples = datasets.bad_samples;
+  if (alone) {
+    datasets.eval = build_eval({config, noting, Phase::evaluation, nullptr}, open_sources(alone->source, noting).train);
+    core::check_mapped_files();
+    return datasets;
+  }
+  Sources sources = open_sources(config.source, noting);
+  refuse_unwritable_names(sources.train->spec());
+  if (options.evaluated == EvaluatedSet::test) sources.eval = std::move(sources.test);
+  if (options.evaluated == EvaluatedSet::train) sources.eval = open_sources(config.source, noting).train;
+  datasets.fingerprint = sources.train->fingerprint();
+  const std::shared_ptr<DecodedCache> cache = open_cache(config, noting, sources);
+  datasets.eval = build_eval({config, noting, Phase::evaluation, cache}, std::move(sources.eval));
+  datasets.train = build_train({config, noting, Phase::training, cache}, std::move(sources.train));
+  if (datasets.eval && datasets.eval->spec().input_shape != datasets.train->spec().input_shape)
+    throw core::Error("images are " + describe(image_shape(datasets.train->spec())) + " in training, but " +
+                      describe(image_shape(datasets.eval->spec())) + " in evaluation")
+        .hint("let dataset.transforms and dataset.eval_transforms give one size");
+  core::check_mapped_files();
+  return datasets;
+}
+
 }  // namespace
 
 PixelOutput pixel_output(const DatasetConfig& config, const LoaderOptions& options,
@@ -294,30 +325,26 @@ std::unique_ptr<Loader> build_calibration(const DatasetConfig& config, const Loa
 }
 
 Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
-  Datasets datasets;
-  datasets.bad_samples = std::make_shared<BadSampleLog>(config.max_bad_samples, config.on_bad_sample);
-  LoaderOptions noting = options;
-  noting.fold = config.fold;
-  noting.bad_samples = datasets.bad_samples;
-  if (const std::optional<DatasetConfig> alone = evaluated_alone(config, options)) {
-    datasets.eval = build_eval({config, noting, Phase::evaluation, nullptr}, open_sources(alone->source, noting).train);
-    core::check_mapped_files();
-    return datasets;
-  }
-  Sources sources = open_sources(config.source, noting);
-  refuse_unwritable_names(sources.train->spec());
-  if (options.evaluated == EvaluatedSet::test) sources.eval = std::move(sources.test);
-  if (options.evaluated == EvaluatedSet::train) sources.eval = open_sources(config.source, noting).train;
-  datasets.fingerprint = sources.train->fingerprint();
-  const std::shared_ptr<DecodedCache> cache = open_cache(config, noting, sources);
-  datasets.eval = build_eval({config, noting, Phase::evaluation, cache}, std::move(sources.eval));
-  datasets.train = build_train({config, noting, Phase::training, cache}, std::move(sources.train));
-  if (datasets.eval && datasets.eval->spec().input_shape != datasets.train->spec().input_shape)
-    throw core::Error("images are " + describe(image_shape(datasets.train->spec())) + " in training, but " +
-                      describe(image_shape(datasets.eval->spec())) + " in evaluation")
-        .hint("let dataset.transforms and dataset.eval_transforms give one size");
-  core::check_mapped_files();
-  return datasets;
+  return open_data(config, options, evaluated_alone(config, options));
+}
+
+Datasets build_as_trained(const DatasetConfig& config, const LoaderOptions& options, const SampleSpec& trained) {
+  Datasets data = open_data(config, options, std::nullopt);
+  const SampleSpec& now = data.train->spec();
+  const auto scaling = [](const SampleSpec& spec) {
+    return spec.table == nullptr ? std::string() : text_of_encoding(*spec.table);
+  };
+  const bool is_same = trained.labels == now.labels && scaling(trained) == scaling(now);
+  if (is_same || !changed_meaning(trained, now).empty()) return data;  // a changed meaning is refused later
+  LoaderOptions as_trained = options;
+  as_trained.trained = std::make_shared<const SampleSpec>(trained);
+  as_trained.tell = nullptr;  // the same of the same files
+  std::string fingerprint = std::move(data.fingerprint);
+  data = {};  // rows in memory are there once
+  data = open_data(config, as_trained, std::nullopt);
+  data.fingerprint = std::move(fingerprint);
+  if (options.tell) options.tell("numbers are scaled as in the training so far; the data's own scale has changed");
+  return data;
 }
 
 }  // namespace trainctl::dataset

@@ -200,4 +200,8 @@ struct Datasets {
 /// Opens the files and checks them. Wrong files are Errors naming the file and the offset.
 Datasets build(const DatasetConfig& config, const LoaderOptions& options);
 
+/// Opens data that mean what they meant in training, though the files may have changed: numbers are scaled as the
+/// training of `trained` learned to.
+Datasets build_as_trained(const DatasetConfig& config, const LoaderOptions& options, const SampleSpec& trained);
+
 }  // namespace trainctl::dataset

@@ -123,21 +123,4 @@ std::string changed_meaning(const SampleSpec& trained, const SampleSpec& now) {
   return "";
 }
 
-Datasets build_as_trained(const DatasetConfig& config, const LoaderOptions& options, const SampleSpec& trained) {
-  Datasets data = build(config, options);
-  const SampleSpec& now = data.train->spec();
-  const auto scaling = [](const SampleSpec& spec) {
-    return spec.table == nullptr ? std::string() : text_of_encoding(*spec.table);
-  };
-  const bool is_same = trained.labels == now.labels && scaling(trained) == scaling(now);
-  if (is_same || !changed_meaning(trained, now).empty()) return data;  // a changed meaning is refused later
-  LoaderOptions as_trained = options;
-  as_trained.trained = std::make_shared<const SampleSpec>(trained);
-  data.eval = build(config, as_trained).eval;  // which opens the evaluation set alone where it has files of its own
-  as_trained.evaluated = EvaluatedSet::train;
-  data.train = build(config, as_trained).train;
-  if (options.tell) options.tell("numbers are scaled as in the training so far; the data's own scale has changed");
-  return data;
-}
-
 }  // namespace trainctl::dataset

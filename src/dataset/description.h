@@ -18,8 +18,4 @@ Datasets described_datasets(const std::string& description, const std::string& f
 /// differ from those of its training; "" if they don't.
 std::string changed_meaning(const SampleSpec& trained, const SampleSpec& now);
 
-/// Opens data that mean what they meant in training, though the files may have changed: numbers are scaled as the
-/// training of `trained` learned to.
-Datasets build_as_trained(const DatasetConfig& config, const LoaderOptions& options, const SampleSpec& trained);
-
 }  // namespace trainctl::dataset

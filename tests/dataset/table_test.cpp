@@ -341,6 +341,23 @@ TEST_CASE("rows for a trained model become the inputs that it was trained with",
   CHECK_THAT(error_of([&] { build(config_of({.train = {lacking}}), options); }), Contains("no column 'city'"));
 }
 
+TEST_CASE("a table whose scale has changed is read as trained, and tells of its rows once", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  const Datasets trained = build(config_of({.train = {directory.write("t.csv", "x,label\n0,a\n2,b\n4,a\n")}}), {});
+  LoaderOptions options;
+  std::vector<std::string> told;
+  options.tell = [&](const std::string& what) { told.push_back(what); };
+  const TableConfig grown{.train = {directory.write("g.csv", "x,label\n5,a\n,b\n9,b\n")},
+                          .eval = {directory.write("e.csv", "x,label\n2,a\n")},
+                          .missing_values = MissingValues::drop};
+  const Datasets data = build_as_trained(config_of(grown), options, trained.train->spec());
+  const float unit = 1 / std::sqrt(8.0F / 3);
+  CHECK(values(all(data).inputs)[1] == Approx(7 * unit));
+  CHECK(values(data.eval->next()->inputs)[0] == 0);
+  CHECK(data.fingerprint == build(config_of(grown), {}).fingerprint);
+  CHECK(std::ranges::count_if(told, [](const std::string& one) { return one.find("are left out") != one.npos; }) == 1);
+}
+
 TEST_CASE("balanced_sampling draws the classes of a table equally often", "[dataset]") {
   const TemporaryDirectory directory;
   std::string text = "x,label\n";
