@@ -126,11 +126,8 @@ void Plateau::visit_state(runtime::State& state) {
   state.integer("has_best", has_best_);
   state.integer("num_bad", num_bad_);
   state.integer("cooldown_left", cooldown_left_);
-  const std::string watched = (config_.better == Better::lower ? "lowest " : "highest ") + config_.metric;
-  std::string watched_before = watched;
-  if (state.has("watched")) state.text("watched", watched_before);  // older checkpoints lack it
-  if (watched_before == watched) return;
-  has_best_ = num_bad_ = 0;
+  const char* const best = config_.better == Better::lower ? "lowest " : "highest ";
+  if (runtime::watched_another(state, best + config_.metric)) has_best_ = num_bad_ = 0;
 }
 
 }  // namespace trainctl::optimizer

@@ -87,6 +87,14 @@ void visit_as(State& state, const std::string& name, Component& component) {
   component.visit_state(prefixed);
 }
 
+/// Shows what a component's numbers are of, such as "lowest loss". Returns whether the saved ones are of something
+/// else.
+inline bool watched_another(State& state, const std::string& watched) {
+  std::string before = watched;
+  if (state.has("watched")) state.text("watched", before);  // older checkpoints lack it
+  return before != watched;
+}
+
 /// Shows a component that a run may have got since it was saved.
 template <class Component>
 void visit_optional(State& state, const std::string& name, std::optional<Component>& component) {

@@ -34,11 +34,8 @@ void EarlyStopping::visit_state(runtime::State& state) {
   state.number("best", best_);
   state.integer("num_observed", num_observed_);
   state.integer("num_without", num_without_);
-  const std::string watched = (config_.mode == checkpoint::MetricOrder::min ? "lowest " : "highest ") + config_.metric;
-  std::string watched_before = watched;
-  if (state.has("watched")) state.text("watched", watched_before);  // older checkpoints lack it
-  if (watched_before == watched) return;
-  num_observed_ = num_without_ = 0;
+  const char* const best = config_.mode == checkpoint::MetricOrder::min ? "lowest " : "highest ";
+  if (runtime::watched_another(state, best + config_.metric)) num_observed_ = num_without_ = 0;
 }
 
 }  // namespace trainctl::train
