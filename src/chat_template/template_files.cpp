@@ -29,14 +29,21 @@ NamedTemplates templates_in(const Json& member) {
 
 }  // namespace
 
+std::map<std::string, fs::path> additional_templates(const fs::path& directory) {
+  std::map<std::string, fs::path> files;
+  if (const fs::path additional = directory / kTemplateDirectory; fs::is_directory(additional))
+    for (const fs::directory_entry& file : fs::directory_iterator(additional))
+      if (file.path().extension() == ".jinja" && file.is_regular_file())
+        files[file.path().stem().string()] = file.path();
+  return files;
+}
+
 NamedTemplates read_templates(const fs::path& directory) {
   NamedTemplates templates;
   if (const fs::path file = directory / kTemplateFile; fs::is_regular_file(file))
     templates[kDefaultTemplate] = core::read_file(file, kLargestFile);
-  if (const fs::path additional = directory / kTemplateDirectory; fs::is_directory(additional))
-    for (const fs::directory_entry& file : fs::directory_iterator(additional))
-      if (file.path().extension() == ".jinja" && file.is_regular_file())
-        templates[file.path().stem().string()] = core::read_file(file.path(), kLargestFile);
+  for (const auto& [name, file] : additional_templates(directory))
+    templates[name] = core::read_file(file, kLargestFile);
   const fs::path config = directory / "tokenizer_config.json";
   if (!templates.empty() || !fs::is_regular_file(config)) return templates;
   const Json json = core::parse_json_or_discard<Json>(core::read_file(config, kLargestFile));

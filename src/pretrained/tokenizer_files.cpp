@@ -78,11 +78,9 @@ std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& 
   const bool has_own_name = fs::is_regular_file(tokenizer) && !fs::exists(directory / tokenizer.filename());
   if (has_own_name && tokenizer.filename() != "encoder.json" && tokenizer.filename() != "vocab.bpe")
     copy(tokenizer, directory / tokenizer.filename());
-  if (const fs::path additional = from / chat_template::kTemplateDirectory; fs::is_directory(additional)) {
+  for (const auto& [name, file] : chat_template::additional_templates(from)) {
     fs::create_directories(directory / chat_template::kTemplateDirectory);
-    for (const fs::directory_entry& file : fs::directory_iterator(additional))
-      if (file.path().extension() == ".jinja" && file.is_regular_file())
-        copy(file.path(), directory / chat_template::kTemplateDirectory / file.path().filename());
+    copy(file, directory / chat_template::kTemplateDirectory / file.filename());
   }
   if (files.empty()) throw core::Error("no tokenizer files in " + from.string()).hint("look at dataset.tokenizer");
   return files;
