@@ -1,17 +1,22 @@
 #include "run_report/run_report.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
+#include <string>
 
 #include "compare/curve.h"
 #include "compare/evaluation_file.h"
 #include "compare/record_json.h"
 #include "compare/run_record.h"
+#include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "html_report/page.h"
 #include "run_report/report.js.h"
-#include "run_report/run_files.h"
 #include "runs/run_lock.h"
 
 namespace trainctl::run_report {
@@ -19,6 +24,45 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
+
+/// Returns the file's bytes; "" if there is no such file that can be read.
+std::string read_if_there(const fs::path& path, std::size_t max_bytes) {
+  std::error_code unreadable;
+  if (!fs::is_regular_file(path, unreadable)) return "";
+  try {
+    return core::read_file(path, max_bytes);
+  } catch (const core::Error&) {  // the page shows what else there is
+    return "";
+  }
+}
+
+/// Returns the file's object; null if there is none, or if it is larger than 64 MiB.
+ordered_json read_object(const fs::path& path) {
+  ordered_json json = core::parse_json_or_discard<ordered_json>(read_if_there(path, std::size_t{64} << 20));
+  return json.is_object() ? json : ordered_json();
+}
+
+/// Returns the member, or null.
+ordered_json member(const ordered_json& object, const char* key) {
+  if (!object.is_object()) return {};
+  const auto found = object.find(key);
+  return found == object.end() ? ordered_json() : *found;
+}
+
+/// Returns the warnings of notices.jsonl: [{"step": …, "text": …}], each text once with its first step, at most `most`.
+ordered_json warnings_of(const fs::path& run_directory, std::size_t most) {
+  ordered_json warnings = ordered_json::array();
+  std::set<std::string> known;
+  std::istringstream lines(read_if_there(run_directory / "notices.jsonl", std::size_t{16} << 20));
+  for (std::string line; warnings.size() < most && std::getline(lines, line);) {
+    const ordered_json notice = core::parse_json_or_discard<ordered_json>(line);
+    const ordered_json text = member(notice, "text");
+    if (member(notice, "level") != "warning" || !text.is_string()) continue;
+    if (known.insert(text.get<std::string>()).second)
+      warnings.push_back({{"step", member(notice, "step")}, {"text", text}});
+  }
+  return warnings;
+}
 
 constexpr std::size_t kMostPoints = 1'000;  // of a curve
 constexpr std::size_t kMostCurves = 60;     // the rest is left out, and said

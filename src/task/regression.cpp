@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
+#include <numeric>
 #include <span>
 
 #include "core/error.h"
@@ -14,11 +15,37 @@
 #include "task/choose_metrics.h"
 #include "task/correlation.h"
 #include "task/micro_batch.h"
-#include "task/residuals.h"
 #include "task/tasks.h"
 
 namespace trainctl::task {
 namespace {
+
+/// Returns the mean over the pairs, of which there is at least one.
+double mean_absolute(std::span<const double> predicted, std::span<const double> targets) {
+  core::ensure(predicted.size() == targets.size(), "each prediction has a target");
+  double sum = 0;
+  for (std::size_t i = 0; i < targets.size(); ++i) sum += std::abs(predicted[i] - targets[i]);
+  return sum / static_cast<double>(targets.size());
+}
+
+double mean_square(std::span<const double> predicted, std::span<const double> targets) {
+  core::ensure(predicted.size() == targets.size(), "each prediction has a target");
+  double sum = 0;
+  for (std::size_t i = 0; i < targets.size(); ++i) sum += (predicted[i] - targets[i]) * (predicted[i] - targets[i]);
+  return sum / static_cast<double>(targets.size());
+}
+
+/// Coefficient of determination: 1 less the squared errors over the targets' squared distances from their mean. For
+/// targets that don't vary: 1 if all predictions are right, else 0 (as scikit-learn's r2_score).
+double r2(std::span<const double> predicted, std::span<const double> targets) {
+  const auto count = static_cast<double>(targets.size());
+  const double mean = std::accumulate(targets.begin(), targets.end(), 0.0) / count;
+  double variation = 0;
+  for (const double target : targets) variation += (target - mean) * (target - mean);
+  const double errors = count * mean_square(predicted, targets);
+  if (variation == 0) return errors == 0 ? 1 : 0;
+  return 1 - errors / variation;
+}
 
 /// Returns predictions [B].
 at::Tensor predictions(model::Model& model, const model::ModelInput& input) {
