@@ -1,14 +1,21 @@
 // Writing a set as shards: which sample goes into which shard is known beforehand, so shards are made in parallel, and
 // those that are there after a kill needn't be made again.
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -16,9 +23,11 @@
 #include "core/overloaded.h"
 #include "core/text.h"
 #include "data_tools/sharding.h"
-#include "data_tools/stored_image.h"
 #include "dataset/files/parallel.h"
+#include "dataset/image/codec/decode.h"
 #include "dataset/image/codec/encoded_source.h"
+#include "dataset/image/in_memory.h"
+#include "dataset/image/transform/resample.h"
 #include "dataset/sampler/sampler.h"
 #include "dataset/shards/tar.h"
 #include "dataset/sources.h"
@@ -27,6 +36,92 @@ namespace trainctl::data_tools {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// What is written for one image.
+struct StoredImage {
+  std::string ending;  // jpg, png, webp
+  std::vector<std::byte> bytes;
+};
+
+void append_number(std::string& to, std::uint32_t value) {
+  for (int shift = 24; shift >= 0; shift -= 8) to += static_cast<char>(value >> shift & 0xff);
+}
+
+/// Appends a chunk: length, type, data, CRC of type and data (https://www.w3.org/TR/png-3, 5.3).
+void append_chunk(std::string& png, std::string_view type, const std::string& data) {
+  append_number(png, static_cast<std::uint32_t>(data.size()));
+  const std::string body = std::string(type) + data;
+  png += body;
+  append_number(png, static_cast<std::uint32_t>(
+                         ::crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()))));
+}
+
+/// The whole image, its longer side at most `max_side`.
+dataset::Image decode_limited(const dataset::EncodedImage& image, std::int64_t max_side) {
+  dataset::Decoder decoder;
+  const dataset::ImageInfo info = decoder.open(image);
+  const double scale =
+      std::min(1.0, static_cast<double>(max_side) / static_cast<double>(std::max(info.width, info.height)));
+  const auto limit = [&](std::int64_t side) {
+    return std::max<std::int64_t>(1, std::lround(static_cast<double>(side) * scale));
+  };
+  dataset::Image pixels;
+  dataset::Image result;
+  result.resize(limit(info.height), limit(info.width));
+  const dataset::Region whole{.height = info.height, .width = info.width};
+  const dataset::Box box =
+      decoder.read({.region = whole,
+                    .min_height = result.height,
+                    .min_width = result.width,
+                    .scaling = scale < 1 ? dataset::DecodeScaling::automatic : dataset::DecodeScaling::off},
+                   pixels);
+  dataset::Resampler resampler;
+  resampler.begin(pixels, {.box = box,
+                           .height = result.height,
+                           .width = result.width,
+                           .part = {.height = result.height, .width = result.width}});
+  for (std::int64_t y = 0; y < result.height; ++y)
+    std::memcpy(result.row(y), resampler.row(y), static_cast<std::size_t>(result.row_bytes()));
+  return result;
+}
+
+/// Not above `max_side` on its longer side; others are shrunk, and stored as JPEG. What needn't change is kept as it
+/// is.
+StoredImage limited(const dataset::EncodedImage& image, std::int64_t max_side, int quality) {
+  const dataset::ImageInfo info = dataset::probe(image);
+  if (std::max(info.width, info.height) > max_side)
+    return {.ending = "jpg", .bytes = dataset::encode_jpeg(decode_limited(image, max_side), quality)};
+  const std::string_view format = dataset::name_of(info.format);
+  return {.ending = info.format == dataset::ImageFormat::jpeg ? "jpg" : std::string(format),
+          .bytes = {image.bytes.begin(), image.bytes.end()}};
+}
+
+/// Pixels [H, W, 1 or 3] as PNG, without loss.
+std::vector<std::byte> encode_png(const dataset::ImageShape& shape, const std::byte* pixels) {
+  std::string header;
+  append_number(header, static_cast<std::uint32_t>(shape.width));
+  append_number(header, static_cast<std::uint32_t>(shape.height));
+  header += '\x08';                                 // bits
+  header += shape.channels == 1 ? '\x00' : '\x02';  // grey or RGB
+  header.append(3, '\0');                           // deflate, adaptive filters, not interlaced
+  std::string rows;
+  for (std::int64_t y = 0; y < shape.height; ++y) {
+    rows += '\0';  // no filter
+    rows.append(reinterpret_cast<const char*>(pixels + y * shape.row_bytes()),
+                static_cast<std::size_t>(shape.row_bytes()));
+  }
+  uLongf size = ::compressBound(rows.size());
+  std::string packed(size, '\0');
+  ::compress2(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(rows.data()), rows.size(),
+              6);
+  packed.resize(size);
+  std::string png("\x89PNG\r\n\x1a\n", 8);
+  append_chunk(png, "IHDR", header);
+  append_chunk(png, "IDAT", packed);
+  append_chunk(png, "IEND", "");
+  const auto* begin = reinterpret_cast<const std::byte*>(png.data());
+  return {begin, begin + png.size()};
+}
 
 constexpr std::int64_t kProbed = 200;  // samples whose sizes decide how many go into a shard
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 40;
