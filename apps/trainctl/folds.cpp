@@ -1,18 +1,27 @@
 #include "folds.h"
 
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
-#include "child_command.h"
+#include "compare/text_table.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/stop_signals.h"
 #include "core/terminal.h"
 #include "core/text.h"
-#include "fold_results.h"
 #include "load_plugin.h"
 #include "local_ranks.h"
 #include "run_experiment.h"
@@ -24,6 +33,131 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
+
+/// A metric of runs that were evaluated on different folds.
+struct FoldMetric {
+  std::string name;
+  std::vector<double> values;  // of each fold; nan where a run has none
+
+  double mean() const {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return sum / static_cast<double>(values.size());
+  }
+  /// Returns the sample standard deviation: the divisor is one less than the number of folds.
+  double standard_deviation() const {
+    const double center = mean();
+    double squares = 0;
+    for (const double value : values) squares += (value - center) * (value - center);
+    return std::sqrt(squares / static_cast<double>(values.size() - 1));
+  }
+};
+
+/// Returns an empty object if there is no readable summary.
+ordered_json summary_of(const fs::path& run) {
+  const fs::path path = run / "summary.json";
+  if (!fs::exists(path)) return ordered_json::object();
+  auto summary = core::parse_json_or_discard<ordered_json>(core::read_file(path));
+  return summary.is_object() ? summary : ordered_json::object();
+}
+
+double number_of(const ordered_json& metrics, const std::string& name) {
+  const auto found = metrics.find(name);
+  return found != metrics.end() && found->is_number() ? found->get<double>() : std::nan("");
+}
+
+/// JSON has no nan.
+ordered_json json_of(double value) {
+  return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
+}
+
+/// Whether the run there came to its end.
+bool is_finished_run(const fs::path& run) {
+  return summary_of(run).value("outcome", "") == "finished";
+}
+
+/// Returns the metrics of the runs' last evaluations, or of their best ones (`final_metrics`, `best_metrics`).
+std::vector<FoldMetric> metrics_of_folds(const std::vector<fs::path>& runs, const std::string& kind) {
+  std::vector<FoldMetric> metrics;
+  std::vector<ordered_json> found;
+  for (const fs::path& run : runs) found.push_back(summary_of(run).value(kind, ordered_json::object()));
+  for (const auto& [name, value] : found.front().items()) {
+    FoldMetric metric{.name = name, .values = {}};
+    for (const ordered_json& one : found) metric.values.push_back(number_of(one, name));
+    metrics.push_back(std::move(metric));
+  }
+  return metrics;
+}
+
+ordered_json as_json(const std::vector<FoldMetric>& metrics) {
+  auto document = ordered_json::object();
+  for (const FoldMetric& metric : metrics) {
+    auto values = ordered_json::array();
+    for (const double value : metric.values) values.push_back(json_of(value));
+    document[metric.name] = {
+        {"mean", json_of(metric.mean())}, {"std", json_of(metric.standard_deviation())}, {"values", std::move(values)}};
+  }
+  return document;
+}
+
+/// Rows: mean, standard deviation and each fold's value.
+std::string as_table(const std::vector<FoldMetric>& metrics) {
+  std::vector<compare::TextRow> rows{{"", "mean", "std"}};
+  for (std::size_t fold = 0; fold < metrics.front().values.size(); ++fold)
+    rows.front().push_back("fold_" + std::to_string(fold));
+  for (const FoldMetric& metric : metrics) {
+    compare::TextRow row{metric.name, core::format_digits(metric.mean(), 4),
+                         core::format_digits(metric.standard_deviation(), 2)};
+    for (const double value : metric.values) row.push_back(core::format_digits(value, 4));
+    rows.push_back(std::move(row));
+  }
+  return compare::align(rows);
+}
+
+/// Runs in the child. Only functions that are safe between fork and exec may be called.
+[[noreturn]] void become(const std::string& program, const std::vector<char*>& words, const sigset_t& mask,
+                         pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(core::kExitFailed);
+  ::setpgid(0, 0);  // the terminal's Ctrl-C reaches the command once, through the parent
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  ::execv(program.c_str(), words.data());
+  ::_exit(core::kExitFailed);
+}
+
+int wait_for(pid_t child, const sigset_t& signals) {
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) != child) {
+    const timespec limit{.tv_sec = 0, .tv_nsec = 50'000'000};
+    const int number = ::sigtimedwait(&signals, nullptr, &limit);
+    if (number > 0 && number != SIGCHLD) ::kill(child, number);
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/// Runs this program with `arguments`, on the same terminal, until it ends. Stop signals go on to it. Returns its exit
+/// code; 128 + n where signal n ended it.
+int run_command(const std::vector<std::string>& arguments) {
+  std::vector<std::string> texts{"trainctl"};
+  texts.insert(texts.end(), arguments.begin(), arguments.end());
+  std::vector<char*> words;
+  for (std::string& text : texts) words.push_back(text.data());
+  words.push_back(nullptr);
+  const std::string program = fs::read_symlink("/proc/self/exe").string();
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : core::kStopSignals) sigaddset(&signals, number);
+  sigaddset(&signals, SIGCHLD);
+  sigset_t before;
+  ::sigprocmask(SIG_BLOCK, &signals, &before);  // sigtimedwait takes them one by one
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) become(program, words, before, parent);
+  if (child < 0) throw core::system_error("start", "trainctl " + arguments.front());
+  const int code = wait_for(child, signals);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  return code;
+}
 
 constexpr const char* kRecordName = "folds.json";
 
