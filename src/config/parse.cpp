@@ -414,13 +414,12 @@ std::optional<Node> parse(std::string_view text, const Origin& origin, Problems&
   try {
     // The end mark makes yaml-cpp see a quoted text that never ends, which it would take for a value.
     read(ends_document(text) ? hidden : hidden + (ends_in_line ? "...\n" : "\n...\n"), builder);
-    if (!ends_in_line) {  // the line's end that stands before the mark is not the text's: `a: |` would keep it
-      Problems told;
+    if (!ends_in_line && builder.ends_in_block()) {
+      if (core::trimmed(text.substr(text.find_last_of('\n') + 1)).empty())
+        throw Refusal{builder.last(), "the text that begins here ends in a line of blanks; remove these"};
+      Problems told;  // the line's end that stands before the mark is not the text's: `a: |` would keep it
       TreeBuilder as_written(text, origin, told);
       read(hidden, as_written);
-      const bool is_blank = core::trimmed(text.substr(text.find_last_of('\n') + 1)).empty();
-      if (is_blank && as_written.ends_in_block())
-        throw Refusal{as_written.last(), "the text that begins here ends in a line of blanks; remove these"};
       return as_written.take();
     }
   } catch (const Refusal& refusal) {
