@@ -167,8 +167,9 @@ class Marking {
   TextSpan by_prefixes(std::size_t turn) const {
     TextSpan span;
     for (const bool is_end : {false, true}) {
-      const std::string text =
-          turn == 0 && !is_end ? "" : format_.render(conversation_, turn + (is_end ? 1 : 0), !is_end).text;
+      const std::size_t num_turns = turn + (is_end ? 1 : 0);
+      if (is_end && num_turns == conversation_.messages.size()) return {span.begin, whole_.text.size()};
+      const std::string text = num_turns == 0 ? "" : format_.render(conversation_, num_turns, !is_end).text;
       const auto same = std::mismatch(text.begin(), text.end(), whole_.text.begin(), whole_.text.end()).first;
       const auto equal = static_cast<std::size_t>(same - text.begin());
       if (equal < text.size())
