@@ -1,6 +1,5 @@
 #include "train/run/frozen_network.h"
 
-#include "checkpoint/safetensors.h"
 #include "ranks.h"
 
 namespace trainctl::train {
@@ -11,16 +10,7 @@ TEST_CASE("layers that init_from lacks are the same in the student and in the re
           "[train][regression]") {
   const TemporaryDirectory directory;
   experiment::Experiment experiment = experiment_of({.language_model = true}, 1);
-  experiment.seed = 8;
-  {
-    const std::unique_ptr<Run> other = build_run(experiment);
-    checkpoint::TensorMap tensors;
-    for (const model::NamedTensor& named : model::named_parameters(*other->model))
-      if (named.name.find(".h.1.") == std::string::npos) tensors.emplace(named.name, named.tensor.detach());
-    checkpoint::write_safetensors(directory.path() / "model.safetensors", tensors, {}, core::Durability::process);
-  }
-  experiment.seed = 7;
-  experiment.model.init_from = (directory.path() / "model.safetensors").string();
+  experiment.model.init_from = write_other_weights(directory, experiment, ".h.1.");
   experiment.model.init_policy = model::InitPolicy::partial;
   const std::unique_ptr<Run> run = build_run(experiment);
   experiment.task = task::DpoConfig{};

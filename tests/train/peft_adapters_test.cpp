@@ -97,21 +97,28 @@ at::Tensor adapter_inputs(const PublishedNetwork& published) {
   return shape.size() == 4 ? at::randn(shape) : at::randint(2, 61, {2, 11}, at::kLong);
 }
 
+/// Writes a base, and returns a run's network that began with it and trained its adapters.
+std::unique_ptr<model::Model> trained_on_base(model::ModelConfig& config, const PublishedNetwork& published,
+                                              const fs::path& directory) {
+  const auto base = built_adapted({.network = config.network}, published.input);
+  fill_adapted(*base, /*trainable_alone=*/false);
+  pretrained::export_weights(*base, config.network, pretrained::model_info_of(*base, published.input.shape),
+                             {.directory = directory});
+  config.init_from = directory.string();
+  auto model = built_adapted(config, published.input);
+  load_adapted(*model, config, published.input);
+  fill_adapted(*model, /*trainable_alone=*/true);
+  return model;
+}
+
 /// Writes a base, and the adapters of a run that began with it, with inputs and logits for peft to compare.
 void export_with_reference(const AdapterCase& one, const fs::path& directory) {
   const PublishedNetwork published = adapted_network(one.name);
   model::ModelConfig config = adapted_config(one);
-  const pretrained::ModelInfo facts =
-      pretrained::model_info_of(*built_adapted({.network = config.network}, published.input), published.input.shape);
-  const auto base = built_adapted({.network = config.network}, published.input);
-  fill_adapted(*base, /*trainable_alone=*/false);
-  pretrained::export_weights(*base, config.network, facts, {.directory = directory / "base"});
-  config.init_from = (directory / "base").string();
-  const auto model = built_adapted(config, published.input);
-  load_adapted(*model, config, published.input);
-  fill_adapted(*model, /*trainable_alone=*/true);
-  const pretrained::ExportedAdapters exported = pretrained::export_adapters(
-      *model, config, facts, {.directory = directory / "adapter", .base = directory / "base"});
+  const auto model = trained_on_base(config, published, directory / "base");
+  const pretrained::ExportedAdapters exported =
+      pretrained::export_adapters(*model, config, pretrained::model_info_of(*model, published.input.shape),
+                                  {.directory = directory / "adapter", .base = directory / "base"});
   CHECK(exported.base == directory / "base");
   CHECK(exported.files.size() == 2);
 
@@ -227,15 +234,9 @@ TEST_CASE("modules whose names end in a saved one's are exported, too", "[train]
   const PublishedNetwork published = adapted_network("distilbert_classifier");
   model::ModelConfig config = adapted_config({"distilbert_classifier", {"query"}});
   config.lora->modules_to_save = std::vector<std::string>{"classifier"};
-  const pretrained::ModelInfo facts =
-      pretrained::model_info_of(*built_adapted({.network = config.network}, published.input), published.input.shape);
-  const auto base = built_adapted({.network = config.network}, published.input);
-  pretrained::export_weights(*base, config.network, facts, {.directory = scratch / "base"});
-  config.init_from = (scratch / "base").string();
-  const auto model = built_adapted(config, published.input);
-  load_adapted(*model, config, published.input);
-  fill_adapted(*model, /*trainable_alone=*/true);
-  pretrained::export_adapters(*model, config, facts, {.directory = scratch / "adapter", .base = scratch / "base"});
+  const auto model = trained_on_base(config, published, scratch / "base");
+  pretrained::export_adapters(*model, config, pretrained::model_info_of(*model, published.input.shape),
+                              {.directory = scratch / "adapter", .base = scratch / "base"});
   const auto written = nlohmann::json::parse(core::read_file(scratch / "adapter" / "adapter_config.json"));
   CHECK(written["modules_to_save"] == nlohmann::json({"classifier", "pre_classifier"}));
   CHECK(checkpoint::read_safetensors(scratch / "adapter" / "adapter_model.safetensors")

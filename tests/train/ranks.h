@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "checkpoint/gather_texts.h"
+#include "checkpoint/safetensors.h"
 #include "double_run.h"
 #include "small_run.h"
 #include "support/map_state.h"
@@ -231,6 +232,19 @@ inline std::string cell_text(double gap) {
   std::array<char, 16> text{};
   std::snprintf(text.data(), text.size(), gap == 0 ? "0" : "%.0e", gap);
   return text.data();
+}
+
+/// Writes the first weights of a run with another seed, without those whose name has `left_out`; returns the file.
+inline std::string write_other_weights(const TemporaryDirectory& directory, experiment::Experiment experiment,
+                                       const std::string& left_out = "no name") {
+  experiment.seed += 1;
+  const std::unique_ptr<train::Run> other = build_run(experiment);
+  checkpoint::TensorMap tensors;
+  for (const model::NamedTensor& named : model::named_parameters(*other->model))
+    if (named.name.find(left_out) == std::string::npos) tensors.emplace(named.name, named.tensor.detach());
+  const std::filesystem::path file = directory.path() / "model.safetensors";
+  checkpoint::write_safetensors(file, tensors, {}, core::Durability::process);
+  return file.string();
 }
 
 }  // namespace trainctl::testing

@@ -3,7 +3,6 @@
 
 #include <array>
 
-#include "checkpoint/safetensors.h"
 #include "ranks.h"
 #include "runtime/memory.h"
 
@@ -52,16 +51,7 @@ TEST_CASE("ranks with parts of the parameters begin with the bits of one process
 TEST_CASE("ranks with parts of the parameters begin with published weights", "[train][dist]") {
   const TemporaryDirectory directory;
   experiment::Experiment experiment = experiment_of({.language_model = true}, 1);
-  experiment.seed = 8;
-  {
-    const std::unique_ptr<Run> other = build_run(experiment);
-    checkpoint::TensorMap tensors;
-    for (const model::NamedTensor& named : model::named_parameters(*other->model))
-      tensors.emplace(named.name, named.tensor.detach());
-    checkpoint::write_safetensors(directory.path() / "model.safetensors", tensors, {}, core::Durability::process);
-  }
-  experiment.seed = 7;
-  experiment.model.init_from = (directory.path() / "model.safetensors").string();
+  experiment.model.init_from = write_other_weights(directory, experiment);
   check_first_weights(experiment);
 }
 
