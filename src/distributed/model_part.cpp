@@ -1,17 +1,94 @@
 // A rank that has a part of the model: some of its blocks, as a stage of a pipeline or several, or a part of each
 // layer.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+
 #include <map>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "distributed/borrowed_weight.h"
+#include "comm/device_mesh.h"
 #include "distributed/kinds.h"
+#include "distributed/pipeline_stages.h"
 #include "distributed/sharded_state.h"
+#include "model/model.h"
 
 namespace trainctl::distributed {
 namespace {
+
+/// The weight that a head on the last stage shares with the embedding on another: each step its gradient goes to the
+/// rank that has the embedding, and its new values come back (https://arxiv.org/abs/2104.04473, section 4).
+class BorrowedWeight {
+ public:
+  /// `row`: the ranks along the pipeline axis. Called by the two ranks of the loan, once the model has its parameters.
+  BorrowedWeight(const WeightLoan& loan, comm::Group& row, model::Model& model);
+  BorrowedWeight(const BorrowedWeight&) = delete;
+  BorrowedWeight& operator=(const BorrowedWeight&) = delete;
+  ~BorrowedWeight();
+
+  bool is_owner() const { return is_owner_; }
+  const at::Tensor& weight() const { return weight_; }
+  /// The owner's next backward pass adds what the borrower sends.
+  void expect_gradient() { expects_ = true; }
+  /// The borrower's gradient of the step, which is complete.
+  void send_gradient();
+  /// The owner's values to the borrower. The owner's weight is whole.
+  void share_values();
+
+ private:
+  at::Tensor with_borrowers(const at::Tensor& gradient);
+
+  bool is_owner_;
+  at::Tensor weight_;
+  std::unique_ptr<comm::Group> pair_;  // rank 0: the owner
+  unsigned hook_ = 0;
+  bool expects_ = false;
+  at::Tensor sent_;
+  std::unique_ptr<comm::Work> sending_;
+};
+
+BorrowedWeight::BorrowedWeight(const WeightLoan& loan, comm::Group& row, model::Model& model)
+    : is_owner_(row.rank() == loan.owner),
+      weight_(is_owner_ ? model.shared_head_weight()->value : model.borrowed_weight()->value),
+      pair_(row.split("tied weight", {loan.owner, loan.borrower})) {
+  if (is_owner_ && weight().requires_grad())
+    hook_ = weight().register_hook([this](const at::Tensor& gradient) { return with_borrowers(gradient); });
+}
+
+BorrowedWeight::~BorrowedWeight() {
+  if (is_owner_ && weight().requires_grad()) weight().remove_hook(hook_);
+}
+
+at::Tensor BorrowedWeight::with_borrowers(const at::Tensor& gradient) {
+  if (!expects_) return gradient;
+  expects_ = false;
+  const at::Tensor other = at::empty_like(gradient, at::MemoryFormat::Contiguous);
+  pair_->irecv(other, 1)->wait();
+  return gradient.add(other);
+}
+
+void BorrowedWeight::send_gradient() {
+  const at::Tensor& gradient = weight().grad();
+  if (!weight().requires_grad()) return;
+  sent_ = gradient.defined() ? gradient : at::zeros_like(weight());
+  sending_ = pair_->isend(sent_, 0);
+}
+
+void BorrowedWeight::share_values() {
+  const at::NoGradGuard no_grad;
+  if (sending_) sending_->wait();
+  sending_.reset();
+  sent_.reset();
+  at::Tensor values = weight().detach();
+  if (is_owner_)
+    pair_->isend(values, 1)->wait();
+  else
+    pair_->irecv(values, 0)->wait();
+}
 
 /// Shows tensors that this rank has, and others don't, as parts.
 class PartState final : public runtime::State {
