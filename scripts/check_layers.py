@@ -49,7 +49,7 @@ PUBLIC = {
     "compare": ["curve.h", "evaluation_file.h", "record_json.h", "report.h", "run_record.h", "runs.h", "text_table.h"],
     "runs": ["clean.h", "run_directories.h", "run_lock.h"],
     "train": ["loop/coordinate_check.h", "loop/device_feed.h", "loop/evaluate.h", "loop/logits_of_samples.h", "loop/prediction_log.h", "loop/profile_loop.h", "loop/step.h", "loop/stop_signal.h", "loop/trainer.h", "profile/profile.h", "run/initial_weights.h", "run/provenance.h", "run/replicas.h", "run/restore.h", "run/run.h", "run/stored_logits.h", "run/run_directory.h"],
-    "plan": ["choose.h", "fit.h", "memory/kernel_workspaces.h", "out_of_memory.h", "prediction.h", "rehearsal/rehearse.h", "report.h", "time/device_rates.h", "time_report.h", "trial.h"],
+    "plan": ["choose.h", "fit.h", "memory/kernel_workspaces.h", "out_of_memory.h", "prediction.h", "rehearsal/rehearse.h", "report.h", "time/device_rates.h", "trial.h"],
 }
 # What one folder alone may see of another beside that: tools that read and write the parts of data sets.
 INNER = {

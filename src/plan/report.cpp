@@ -1,6 +1,7 @@
 #include "plan/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
@@ -104,6 +105,25 @@ ordered_json json_of(const DryRunStep& step) {
           {"timeline", timeline}};
 }
 
+constexpr std::size_t kMostKinds = 6;
+
+std::string milliseconds(double ms) {
+  return core::format_duration(ms / 1e3);
+}
+
+std::string rate_of(double per_second) {
+  if (per_second >= 100) return core::format_count(static_cast<std::int64_t>(std::llround(per_second)));
+  return core::format_digits(per_second, 3);
+}
+
+ordered_json json_of(const KindTime& kind) {
+  return {{"kind", name_of(kind.kind)},
+          {"ms", kind.ms},
+          {"calls", kind.calls},
+          {"flops", kind.flops},
+          {"bytes", kind.bytes}};
+}
+
 }  // namespace
 
 std::string format_plan(const PlanTitle& title, const MemoryPlan& plan) {
@@ -152,6 +172,64 @@ ordered_json plan_json(const PlanTitle& title, const MemoryPlan& plan) {
           {"fits", plan.fits()},
           {"largest_batch", plan.largest_batch},
           {"changes", json_of(plan.changes)}};
+}
+
+TimePlan plan_time(const PredictedTime& time, const DryRunStep& step, const train::TrainConfig& config,
+                   const Price& price) {
+  TimePlan plan{.time = time};
+  if (time.step_ms > 0) plan.samples_per_s = static_cast<double>(step.global_batch) / (time.step_ms / 1e3);
+  plan.tokens_per_s = plan.samples_per_s * static_cast<double>(step.tokens_per_sample);
+  if (config.steps) plan.finish = predict_finish(time, *config.steps, price);
+  return plan;
+}
+
+std::string format_time(const TimePlan& plan) {
+  const PredictedTime& time = plan.time;
+  std::string text = "time of a step, by " + plan.basis + "\n";
+  add_line(text, "  forward", milliseconds(time.forward_ms));
+  add_line(text, "  backward", milliseconds(time.backward_ms));
+  add_line(text, "  optimizer", milliseconds(time.optimizer_ms));
+  if (time.communication_ms > 0)
+    add_line(text, "  communication",
+             milliseconds(time.communication_ms) + ", of which the step waits for " +
+                 milliseconds(time.exposed_communication_ms) +
+                 "; as if all ranks were in one machine: a network between nodes is not modelled");
+  std::string rate = rate_of(plan.samples_per_s) + " samples/s";
+  if (plan.tokens_per_s > 0) rate += ", " + rate_of(plan.tokens_per_s) + " tokens/s";
+  add_line(text, "  together", milliseconds(time.step_ms) + ": " + rate);
+  for (std::size_t i = 0; i < std::min(kMostKinds, time.kinds.size()); ++i)
+    add_line(text, "    " + std::string(name_of(time.kinds[i].kind)), milliseconds(time.kinds[i].ms));
+  if (plan.finish)
+    add_line(text, "to finish",
+             core::format_duration(plan.finish->seconds) + " for " + core::format_count(plan.finish->steps) + " steps" +
+                 (plan.finish->cost > 0 ? ", at a cost of " + core::format_fixed(plan.finish->cost, 2) : ""));
+  text.pop_back();
+  return text;
+}
+
+ordered_json time_json(const TimePlan& plan) {
+  const PredictedTime& time = plan.time;
+  ordered_json kinds = ordered_json::array();
+  for (const KindTime& kind : time.kinds) kinds.push_back(json_of(kind));
+  ordered_json json{{"basis", plan.basis},
+                    {"disturbed_share", plan.disturbed_share},
+                    {"step_ms", time.step_ms},
+                    {"forward_ms", time.forward_ms},
+                    {"backward_ms", time.backward_ms},
+                    {"optimizer_ms", time.optimizer_ms},
+                    {"communication_ms", time.communication_ms},
+                    {"exposed_communication_ms", time.exposed_communication_ms},
+                    {"calls_ms", time.calls_ms},
+                    {"samples_per_s", plan.samples_per_s},
+                    {"tokens_per_s", plan.tokens_per_s},
+                    {"kinds", kinds}};
+  if (plan.finish) {
+    json["steps"] = plan.finish->steps;
+    json["finish_s"] = plan.finish->seconds;
+    json["cost"] = plan.finish->cost;
+  }
+  if (time.communication_ms > 0) json["network_between_nodes"] = "not modelled";
+  return json;
 }
 
 }  // namespace trainctl::plan

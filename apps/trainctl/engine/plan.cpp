@@ -15,7 +15,6 @@
 #include "plan/prediction.h"
 #include "plan/report.h"
 #include "plan/time/device_rates.h"
-#include "plan/time_report.h"
 #include "runtime/device.h"
 
 namespace trainctl::engine {
