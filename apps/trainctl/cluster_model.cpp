@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "config/origin_of.h"
+#include "config/node.h"
 #include "core/error.h"
 #include "core/text.h"
 

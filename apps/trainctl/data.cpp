@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "config/origin_of.h"
+#include "config/node.h"
 #include "core/error.h"
 #include "run_experiment.h"
 

@@ -56,4 +56,7 @@ struct Node::Entry {
 /// The node at "dataset.transforms[2].p", or nullptr.
 const Node* find_path(const Node& root, std::string_view path);
 
+/// Returns where a key was written, else where the nearest mapping around it was.
+Origin origin_of(const Node& root, std::string_view path);
+
 }  // namespace trainctl::config

@@ -1,4 +1,4 @@
-// Text for people: lists, numbers with units, and the nearest known word.
+// Text for people: lists, numbers with units, the nearest known word, cells and markup.
 #pragma once
 
 #include <concepts>
@@ -48,5 +48,11 @@ std::string format_count(T value) {
 
 /// "512 B", "1.5 MiB".
 std::string format_bytes(double bytes);
+
+/// Returns the cell; in quotes where RFC 4180 asks for them.
+std::string csv_cell(const std::string& text);
+
+/// Returns the text for an HTML page: what would be markup is written out.
+std::string escape_html(std::string_view text);
 
 }  // namespace trainctl::core

@@ -6,7 +6,6 @@
 
 #include "core/base64.h"
 #include "core/error.h"
-#include "core/html.h"
 #include "core/text.h"
 #include "data_tools/set_reader.h"
 #include "dataset/image/transform/resample.h"

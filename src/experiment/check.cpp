@@ -1,6 +1,6 @@
 #include "experiment/check.h"
 
-#include "config/origin_of.h"
+#include "config/node.h"
 #include "experiment/rules.h"
 
 namespace trainctl::experiment {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "core/html.h"
+#include "core/text.h"
 #include "html_report/chart.js.h"
 #include "html_report/curves.js.h"
 #include "html_report/d3.js.h"

@@ -40,3 +40,11 @@ TEST_CASE("metrics have four decimals, or four digits where those say little", "
   CHECK(format_metric(std::nan("")) == "nan");
   CHECK(format_metric(-HUGE_VAL) == "-inf");
 }
+
+TEST_CASE("a cell is in quotes if it has a comma, a quote or a line end", "[core]") {
+  CHECK(csv_cell("plain text") == "plain text");
+  CHECK(csv_cell("") == "");
+  CHECK(csv_cell("a,b") == "\"a,b\"");
+  CHECK(csv_cell("say \"a\"") == "\"say \"\"a\"\"\"");
+  CHECK(csv_cell("two\nlines") == "\"two\nlines\"");
+}

@@ -3,9 +3,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/csv.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 
 namespace trainctl::engine {
 namespace {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/csv.h"
 #include "core/text.h"
 #include "tracking/trackers/delivered_file.h"
 #include "tracking/trackers/tracker_kinds.h"
