@@ -57,7 +57,7 @@ std::string integer_text(const Conversion& conversion, std::int64_t number) {
   return has('-') ? sign + digits + blanks : blanks + sign + digits;
 }
 
-std::string number_text(const Conversion& conversion, const Value& value) {
+std::string formatted_number(const Conversion& conversion, const Value& value) {
   const auto number = value.as_number();
   if (!number) throw TemplateProblem("a number is required, not " + std::string(value.type_name()));
   if (std::string_view("dixXo").find(conversion.letter) != std::string_view::npos)
@@ -73,7 +73,7 @@ std::string number_text(const Conversion& conversion, const Value& value) {
 
 std::string converted(const Conversion& conversion, const Value& value) {
   if (std::string_view("dixXoeEfFgG").find(conversion.letter) != std::string_view::npos)
-    return number_text(conversion, value);
+    return formatted_number(conversion, value);
   if (conversion.letter != 's' && conversion.letter != 'r')
     throw TemplateProblem("the format %" + std::string(1, conversion.letter) + " is not supported");
   std::u32string codes = code_points(conversion.letter == 's' ? value.printed() : value.represented());

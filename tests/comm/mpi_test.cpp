@@ -117,11 +117,11 @@ TEST_CASE("collectives over MPI give what they should, with the same bits on all
   const std::string mpirun = std::string("mpirun --oversubscribe") + (::geteuid() == 0 ? " --allow-run-as-root" : "") +
                              " -x OMP_NUM_THREADS=1 -n ";
   for (const char* ranks : {"1", "2", "3", "4"}) {
-    const auto [text, status] = output_of(mpirun + ranks + " " + self + " '[.mpi_rank]'");
+    const auto [text, status] = output_of(mpirun + ranks + " '" + self + "' '[.mpi_rank]'");
     INFO(text);
     REQUIRE(status == 0);
   }
-  const auto [text, status] = output_of(mpirun + "2 " + self + " '[.mpi_absent]'");
+  const auto [text, status] = output_of(mpirun + "2 '" + self + "' '[.mpi_absent]'");
   INFO(text);
   REQUIRE(status != 0);
   REQUIRE_THAT(
