@@ -76,6 +76,19 @@ TEST_CASE("what begins behind the last step is told", "[train][regression]") {
   };
   CHECK_THAT(averaged_from(17), Contains("optimizer.ema.start is 17, and the run has 16 steps: it changes nothing"));
   CHECK_THAT(averaged_from(16), !Contains("optimizer.ema.start"));
+  const auto watched_over = [&](std::int64_t window) {
+    return told([&](auto& experiment) { experiment.train.loss_spikes = LossSpikesConfig{.window = window}; });
+  };
+  CHECK_THAT(watched_over(31), Contains("train.loss_spikes.window is 31, and the run has 16 steps"));
+  CHECK_THAT(watched_over(30), !Contains("train.loss_spikes"));
+  const auto measured_every = [&](std::int64_t every) {
+    return told([&](auto& experiment) {
+      experiment.tracking.histogram_every = every;
+      experiment.checkpoint.in_memory = checkpoint::SnapshotConfig{.every = every};
+    });
+  };
+  CHECK_THAT(measured_every(17), Contains("tracking.histogram_every is 17") && Contains("in_memory.every is 17"));
+  CHECK_THAT(measured_every(16), !Contains("_every is") && !Contains("in_memory.every is"));
   const auto rounded_from = [&](std::int64_t start) {
     return told(
         [&](auto& experiment) { experiment.quantization.training = quantization::QatConfig{.start_step = start}; });

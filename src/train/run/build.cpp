@@ -131,23 +131,34 @@ void warn_of_schedule(const optimizer::ScheduleConfig& schedule, double peak_lr,
 }
 
 /// Tells of what begins with a step that a run of this length doesn't reach. Updates are counted from 1 by `ema`, and
-/// from 0 by the others.
+/// from 0 by what starts at a step of its own.
 void warn_of_late_starts(const experiment::Experiment& experiment, std::int64_t total_steps,
                          std::vector<tracking::Notice>& notices) {
-  const auto warn = [&](const std::string& key, std::int64_t start, std::int64_t last) {
-    if (start > last)
-      notices.push_back({tracking::Level::warning, key + " is " + core::format_count(start) + ", and the run has " +
+  const auto warn_if = [&](bool is_late, const std::string& key, std::int64_t value) {
+    if (is_late)
+      notices.push_back({tracking::Level::warning, key + " is " + core::format_count(value) + ", and the run has " +
                                                        core::format_count(total_steps) + " steps: it changes nothing"});
   };
-  if (experiment.optimizer.ema) warn("optimizer.ema.start", experiment.optimizer.ema->start, total_steps);
+  const auto warn_from_zero = [&](const std::string& key, std::int64_t start) {
+    warn_if(start >= total_steps, key, start);
+  };
+  const auto warn_from_one = [&](const std::string& key, std::int64_t start) {
+    warn_if(start > total_steps, key, start);
+  };
+  if (experiment.optimizer.ema) warn_from_one("optimizer.ema.start", experiment.optimizer.ema->start);
   if (const auto* qat = experiment.quantization.training.get_if<quantization::QatConfig>())
     for (const auto& [key, start] : {std::pair("start_step", std::optional(qat->start_step)),
                                      std::pair("freeze_observers_step", qat->freeze_observers_step),
                                      std::pair("freeze_batch_norm_step", qat->freeze_batch_norm_step)})
-      if (start) warn("quantization." + std::string(key), *start, total_steps - 1);
+      if (start) warn_from_zero("quantization." + std::string(key), *start);
   if (const auto* ddp = experiment.distributed.how.get_if<distributed::DdpConfig>())
     if (const auto* power_sgd = ddp->gradient_compression.get_if<distributed::PowerSgdConfig>())
-      warn("distributed.gradient_compression.start_step", power_sgd->start_step, total_steps - 1);
+      warn_from_zero("distributed.gradient_compression.start_step", power_sgd->start_step);
+  if (const auto& spikes = experiment.train.loss_spikes)  // compares a step with half a window of earlier ones, or more
+    warn_if(2 * (total_steps - 1) < spikes->window, "train.loss_spikes.window", spikes->window);
+  warn_from_one("tracking.histogram_every", experiment.tracking.histogram_every);
+  if (const auto& snapshots = experiment.checkpoint.in_memory)
+    warn_from_one("checkpoint.in_memory.every", snapshots->every);
 }
 
 optimizer::RunLength run_length(const experiment::Experiment& experiment, const dataset::Loader& train,
