@@ -71,6 +71,27 @@ void check_idle_network_keys(Checked& c) {
              "changes nothing while the other of mscale and mscale_all_dim is null");
 }
 
+/// Reports the seed of a split, where a source keeps no samples for evaluation or test.
+void check_split_seeds(Checked& c) {
+  const auto check_at = [&](const std::string& path) {
+    return [&c, path](const auto& source) {
+      if constexpr (requires { source.split_seed, source.eval_fraction; }) {
+        double kept_share = source.eval_fraction;
+        if constexpr (requires { source.test_fraction; }) kept_share += source.test_fraction;
+        if (source.split_seed != 0 && kept_share == 0 && !c.experiment.dataset.fold)
+          c.report({path + ".split_seed", path},
+                   "changes nothing while no share of the samples is kept for evaluation or test");
+      }
+    };
+  };
+  const dataset::SourceConfig& source = c.experiment.dataset.source;
+  if (const auto* mixture = source.get_if<dataset::MixtureConfig>())
+    for (std::size_t i = 0; i < mixture->sources.size(); ++i)
+      mixture->sources[i].source.visit(check_at(config::join_path("dataset.sources", i)));
+  else
+    source.visit(check_at("dataset"));
+}
+
 /// Whether a network has no block before its last one, whose values are needed first in the backward pass.
 bool is_single_block(const model::NetworkConfig& network) {
   if (const auto* mlp = network.get_if<model::MlpConfig>()) return mlp->hidden.empty();
@@ -136,6 +157,9 @@ void check_idle_keys(Checked& c) {
   if (e.model.memory_format == model::MemoryFormat::channels_last && input_of(e.model.network) == model::Input::tokens)
     report("model.memory_format", "model.kind",
            "model.kind is " + std::string(e.model.network.kind()) + ", which takes sequences of tokens");
+  if (e.model.memory_format == model::MemoryFormat::channels_last && has_rows(e.dataset.source))
+    report("model.memory_format", "dataset.kind",
+           "dataset.kind is " + std::string(e.dataset.source.kind()) + ", which has no images");
   if (e.device.expandable_segments && e.device.kind == runtime::DeviceKind::cpu)
     report("device.expandable_segments", "device.kind", "device.kind is cpu");
   check_single_block(c);
@@ -183,14 +207,7 @@ void check_idle_keys(Checked& c) {
         shards->shuffle_shards != dataset::WebDatasetConfig{}.shuffle_shards)
       report("dataset.shuffle_shards", "dataset.shuffle_buffer", "dataset.shuffle_buffer is 0");
   }
-  e.dataset.source.visit([&](const auto& source) {
-    if constexpr (requires { source.split_seed, source.eval_fraction; }) {
-      double kept_share = source.eval_fraction;
-      if constexpr (requires { source.test_fraction; }) kept_share += source.test_fraction;
-      if (source.split_seed != 0 && kept_share == 0 && !e.dataset.fold)
-        report("dataset.split_seed", "dataset", "no share of the samples is kept for evaluation or test");
-    }
-  });
+  check_split_seeds(c);
   if (e.quantization.observer != quantization::RangeFrom::percentile &&
       e.quantization.percentile != quantization::QuantizationConfig{}.percentile)
     report("quantization.percentile", "quantization.observer",

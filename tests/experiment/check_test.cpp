@@ -377,6 +377,12 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
     CHECK(only_problem_of(kName + kModel + "train: {steps: 9}\ndataset: " + dataset +
                           (dataset.ends_with("}") ? "" : ", transforms: [{kind: center_crop, size: 8}]}") + "\n")
               .ends_with("changes nothing while " + why));
+  CHECK(only_problem_of(kName + "model: {kind: lstm}\ntrain: {steps: 9}\ndataset: {kind: mixture, sources: [" +
+                        "{kind: text_classification, train: {files: [a.csv]}, tokenizer: bytes, split_seed: 4}]}\n")
+            .find("dataset.sources[0].split_seed: changes nothing while") != std::string::npos);
+  CHECK(only_problem_of(kName + "model: {kind: mlp, memory_format: channels_last}\ntrain: {steps: 9}\n" +
+                        "dataset: {kind: table, train: [a.csv], label: y}\n")
+            .ends_with("changes nothing while dataset.kind is table, which has no images"));
   const auto lm = [](const std::string& files) {
     return only_problem_of(kName +
                            "model: gpt2\ntrain: {steps: 9}\ndataset: {kind: text_lm, tokenizer: bytes, train: {" +
