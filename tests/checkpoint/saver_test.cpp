@@ -106,6 +106,11 @@ TEST_CASE("saving a step again replaces it, and steps left behind no longer coun
   const TemporaryDirectory scratch;
   save_all(scratch.path(), {.keep_last = 3}, {10, 20, 30});
   go_on_from(scratch.path(), 10, /*best=*/0);
+  const std::vector<Found> all = find_complete(scratch.path());
+  REQUIRE(all.size() == 3);
+  CHECK((all[0].step == 10 && !all[0].is_withdrawn));
+  CHECK((all[1].step == 30 && all[1].is_withdrawn));
+  CHECK((all[2].step == 20 && all[2].is_withdrawn));
   Saver saver(scratch.path(), {.keep_last = 3});
   saver.save(state_of(99), info_of(20));
   saver.finish();

@@ -37,15 +37,11 @@ int run_checkpoint_average(const cli::EngineCall& call) {
   namespace fs = std::filesystem;
   const cli::AverageOptions& options = call.options<cli::AverageOptions>();
   std::vector<fs::path> sources;
-  std::int64_t newest = 0;
   std::vector<std::string> passed_over;
   const std::vector<checkpoint::Found> complete = checkpoint::find_complete(call.checkpoint, &passed_over);
   warn_of(passed_over);
-  for (const checkpoint::Found& found : complete) {
-    if (sources.empty()) newest = found.step;
-    if (found.step <= newest && static_cast<std::int64_t>(sources.size()) < options.last)  // not those of a way back
-      sources.push_back(found.path);
-  }
+  for (const checkpoint::Found& found : complete)
+    if (!found.is_withdrawn && static_cast<std::int64_t>(sources.size()) < options.last) sources.push_back(found.path);
   if (static_cast<std::int64_t>(sources.size()) < options.last)
     throw core::Error(call.checkpoint + " has " + core::format_count(sources.size()) +
                       " checkpoints, and --last asks for " + core::format_count(options.last))
