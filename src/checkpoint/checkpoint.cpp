@@ -73,6 +73,7 @@ std::vector<Found> find_complete(const fs::path& directory, std::vector<std::str
 void go_on_from(const fs::path& checkpoints, std::int64_t step, std::int64_t best) {
   const auto is_complete = [&](std::int64_t one) { return fs::exists(checkpoints / step_name(one) / kManifestFile); };
   withdraw_beyond(checkpoints, step);
+  fs::remove(checkpoints / step_name(step) / kWithdrawn);
   if (is_complete(step) && linked_step(checkpoints / kLatest) != step) update_symlink(checkpoints / kLatest, step);
   if (linked_step(checkpoints / kBest).value_or(0) <= step) return;
   if (best > 0 && best <= step && is_complete(best))

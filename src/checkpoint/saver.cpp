@@ -222,6 +222,7 @@ void Saver::publish(const Work& work) const {
   const std::int64_t step = work.info.step;
   const fs::path path = directory_ / step_name(step);
   core::sync_directory(work.temporary);
+  withdraw_beyond(directory_, step);  // of another run that wrote here
   replace_directory(work.temporary, path);
   core::sync_directory(directory_);
   if (config_.best && is_best(work.info, *config_.best, directory_ / kBest)) update_symlink(directory_ / kBest, step);

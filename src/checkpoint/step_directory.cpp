@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStepPrefix = "step_";
 constexpr std::string_view kTemporary = ".tmp-";
-constexpr const char* kWithdrawn = "withdrawn";
 
 template <class T>
 std::optional<T> number_of(std::string_view text) {
@@ -72,7 +71,6 @@ void withdraw_beyond(const fs::path& checkpoints, std::int64_t step) {
     const fs::path directory = checkpoints / step_name(other);
     if (other > step && !is_withdrawn(directory)) core::write_file_atomically(directory / kWithdrawn, "");
   }
-  fs::remove(checkpoints / step_name(step) / kWithdrawn);
 }
 
 std::optional<std::int64_t> linked_step(const fs::path& link) {

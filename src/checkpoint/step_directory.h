@@ -13,6 +13,7 @@ namespace trainctl::checkpoint {
 
 inline constexpr const char* kLatest = "latest";
 inline constexpr const char* kBest = "best";
+inline constexpr const char* kWithdrawn = "withdrawn";  // in a step's directory
 
 /// "step_00001000".
 std::string step_name(std::int64_t step);
@@ -22,7 +23,7 @@ std::optional<std::int64_t> step_of_name(const std::string& name);
 std::vector<std::int64_t> steps_newest_first(const std::filesystem::path& checkpoints);
 /// Returns whether the run of the step's directory went back behind the step.
 bool is_withdrawn(const std::filesystem::path& step_directory);
-/// Marks the steps beyond `step` as withdrawn, and `step` as one of the run again.
+/// Marks the steps beyond `step` as withdrawn.
 void withdraw_beyond(const std::filesystem::path& checkpoints, std::int64_t step);
 /// The step that the link names.
 std::optional<std::int64_t> linked_step(const std::filesystem::path& link);
