@@ -176,7 +176,10 @@ void adopt_published_config(const NetworkSection& section, config::Problems& pro
   if (!fs::exists(path, unknown)) return report(no_config(init_from->text, section.path));
   try {
     const PublishedFile config = open_published(path);
-    const std::optional<PublishedKeys> keys = published_keys(config.json);
+    const config::Node* const head = model->find("head");
+    const bool has_tags = head != nullptr && head->text == config::name_of(model::BertHead::token_classification);
+    const std::optional<PublishedKeys> keys =
+        published_keys(config.json, has_tags ? Classified::tokens : Classified::sequences);
     if (!keys) return report(unknown_network(config));
     if (has_kind && model->find("kind")->text != keys->kind) return;
     for (const model::RefusedKey& refused : keys->refused)

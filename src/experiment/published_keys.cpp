@@ -21,9 +21,11 @@ using Of = std::type_identity<Network>;
 
 class Keys {
  public:
-  explicit Keys(const Json& config) : config_(config) {}
+  explicit Keys(const Json& config, Classified classified = Classified::sequences)
+      : config_(config), classified_(classified) {}
 
   const Json& config() const { return config_; }
+  Classified classified() const { return classified_; }
   /// Takes the first of their keys that the config has, as ours.
   void take(const char* ours, std::initializer_list<const char*> theirs) {
     for (const char* key : theirs)
@@ -45,6 +47,7 @@ class Keys {
 
  private:
   const Json& config_;
+  Classified classified_;
 };
 
 constexpr const char* kType = "model_type";
@@ -67,7 +70,8 @@ void take_distilbert(Keys& keys) {
   keys.take("intermediate_size", {"hidden_dim"});
   keys.take("dropout", {"dropout"});
   keys.take("attention_dropout", {"attention_dropout"});
-  keys.take_or("classifier_dropout", "seq_classif_dropout", 0.2);
+  // DistilBertForTokenClassification has `dropout` there, which `auto` is.
+  if (keys.classified() == Classified::sequences) keys.take_or("classifier_dropout", "seq_classif_dropout", 0.2);
   keys.set("type_vocab_size", kType, 0);
   keys.set("pooler", kType, "relu");
 }
@@ -435,8 +439,8 @@ std::vector<std::string_view> types_of(Of<model::LlamaConfig>) {
 }
 
 template <class Network>
-std::optional<PublishedKeys> keys_of(const Json& config) {
-  Keys keys(config);
+std::optional<PublishedKeys> keys_of(const Json& config, Classified classified) {
+  Keys keys(config, classified);
   const auto type = config.find("model_type");
   const auto architecture = config.find("architecture");
   if (type != config.end()) {
@@ -471,10 +475,10 @@ std::vector<std::string> published_model_types() {
   }(Of<model::OwnNetworkConfig>());
 }
 
-std::optional<PublishedKeys> published_keys(const Json& config) try {
-  return []<class... Networks>(Of<config::OneOf<Networks...>>, const Json& json) {
+std::optional<PublishedKeys> published_keys(const Json& config, Classified classified) try {
+  return [classified]<class... Networks>(Of<config::OneOf<Networks...>>, const Json& json) {
     std::optional<PublishedKeys> found;
-    ((found ? void() : void(found = keys_of<Networks>(json))), ...);
+    ((found ? void() : void(found = keys_of<Networks>(json, classified))), ...);
     return found;
   }(Of<model::OwnNetworkConfig>(), config);
 } catch (const Json::exception& error) {

@@ -25,7 +25,11 @@ struct PublishedKeys {
 /// Returns every model_type of transformers that a kind here is.
 std::vector<std::string> published_model_types();
 
+/// What a network is to classify, if anything.
+enum class Classified { sequences, tokens };
+
 /// Returns the kind and the keys that config.json gives; nothing for a network that no kind here is.
-std::optional<PublishedKeys> published_keys(const nlohmann::json& config);
+std::optional<PublishedKeys> published_keys(const nlohmann::json& config,
+                                            Classified classified = Classified::sequences);
 
 }  // namespace trainctl::experiment

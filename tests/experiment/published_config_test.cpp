@@ -139,12 +139,20 @@ TEST_CASE("each family of bert gives its features beside its sizes", "[experimen
   CHECK((roberta.type_vocab_size == 1 && roberta.dropout_before_pooler && roberta.layer_norm_epsilon == 1e-5));
   CHECK(roberta.resolved_pooler() == model::BertPooler::tanh);
 
-  const auto distilbert = network_of<model::BertConfig>(
-      experiment_from(folder, R"({"model_type": "distilbert", "dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 96,
-                  "max_position_embeddings": 128, "seq_classif_dropout": 0.2, "dropout": 0.05})"));
+  const std::string distilbert_json =
+      R"({"model_type": "distilbert", "dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 96,
+          "max_position_embeddings": 128, "seq_classif_dropout": 0.2, "dropout": 0.05})";
+  const auto distilbert = network_of<model::BertConfig>(experiment_from(folder, distilbert_json));
   CHECK((distilbert.hidden_size == 64 && distilbert.num_layers == 2 && distilbert.intermediate_size == 96));
   CHECK((distilbert.type_vocab_size == 0 && distilbert.resolved_pooler() == model::BertPooler::relu));
   CHECK((distilbert.dropout == 0.05 && distilbert.dropout_of_classifier() == 0.2));
+  folder.write("train.conll", "Ada B-PER\n");
+  const std::string tagged = "{kind: text_token_classification, train: " + (folder / "train.conll").string() +
+                             ", tokenizer: " + (folder / "none.json").string() +
+                             ", max_length: 16, class_names: [O, B-PER]}";
+  const auto tagger = network_of<model::BertConfig>(
+      experiment_from(folder, distilbert_json, ", head: token_classification", tagged, "token_classification"));
+  CHECK(tagger.dropout_of_classifier() == 0.05);  // as DistilBertForTokenClassification's
 
   const auto electra = network_of<model::BertConfig>(
       experiment_from(folder, R"({"model_type": "electra", "embedding_size": 32, )" + sizes + "}"));
