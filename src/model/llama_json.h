@@ -185,6 +185,7 @@ inline std::vector<RefusedKey> refused_keys(const nlohmann::json& config, const 
     const auto list = config.find(key);
     const auto layers = config.find("num_hidden_layers");
     return list != config.end() && list->is_array() && layers != config.end() && layers->is_number() &&
+           *layers == detail::num_layers_of(config) &&  // a number out of range is refused as num_layers
            list->size() != static_cast<std::size_t>(detail::num_layers_of(config));
   };
   for (const char* key : {"layer_types", "no_rope_layers"})

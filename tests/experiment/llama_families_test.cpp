@@ -160,6 +160,10 @@ TEST_CASE("counts and lists of layers that no network can have are refused by th
   CHECK(refuses("smollm3", "no_rope_layers", "[1,0]"));
   CHECK(refuses("gemma2", "layer_types", "[]"));
   CHECK(refuses("gemma2", "layer_types", "[\"full_attention\"]"));
+  // A number of layers that is too large is refused by itself, not as a number that the list lacks.
+  const std::string many = failure(R"("model_type": "smollm3", "num_hidden_layers": 20000, "no_rope_layers": [1])");
+  CHECK(many.find("num_hidden_layers 20000") == std::string::npos);
+  CHECK(many.find("20000") != std::string::npos);
   CHECK(failure(R"("model_type": "llama", "rope_scaling": "linear")").find("of another type") != std::string::npos);
 }
 
