@@ -125,6 +125,15 @@ class Output(unittest.TestCase):
                 left = [path for path in [target, *target.rglob("*")] if path.is_file() and path.stat().st_size == 0 and not path.name.startswith(".")]
                 self.assertEqual(left, [])
 
+    def test_a_quantized_network_keeps_its_report_where_a_new_one_cannot_be_written(self):
+        target = self.root / "kept"
+        arguments = self.with_model("quantize", self.config, "--output", target, "--method")
+        self.assertEqual(run(*arguments, "dynamic", cwd=self.root).returncode, 0)
+        before = {path.name: path.read_bytes() for path in target.iterdir()}
+        result = self.under_file_limit(64, *arguments, "weight_only")  # report.html is longer, the weights are not
+        self.assertRegex(result.stderr, r"trainctl: [^\n]*File too large")
+        self.assertEqual({path.name: path.read_bytes() for path in target.iterdir()}, before)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,6 +1,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <functional>
 
 #include "card.h"
 #include "core/error.h"
@@ -120,6 +122,25 @@ void warn_of_saturation(const QuantizationRecipe& recipe, tracking::Sink& sink) 
             " saturate for activations beyond the calibrated range; --backend qnnpack is exact, and slower"});
 }
 
+/// Puts the files that `write` writes in the place of those of the same names. If one of them can't be written, as on a
+/// full disk, older weights and their report stay together.
+void replace_files(const std::filesystem::path& directory,
+                   const std::function<void(const std::filesystem::path&)>& write) {
+  const std::filesystem::path beside = directory / ".trainctl-quantize.tmp";
+  std::error_code ignored;
+  std::filesystem::remove_all(beside, ignored);
+  try {
+    write(beside);
+    std::vector<std::filesystem::path> files;
+    for (const auto& file : std::filesystem::directory_iterator(beside)) files.push_back(file.path());
+    for (const auto& file : files) std::filesystem::rename(file, directory / file.filename());
+  } catch (...) {
+    std::filesystem::remove_all(beside, ignored);
+    throw;
+  }
+  std::filesystem::remove(beside, ignored);
+}
+
 void refuse_two_inputs(const model::NetworkConfig& network) {
   if (config::traits_of(network).outputs.value.contains(model::Output::target_tokens))
     throw core::Error("quantize takes networks with one input, and " + std::string(network.kind()) +
@@ -173,14 +194,15 @@ int run_quantize(const cli::EngineCall& call) {
     report.layers = sweep(quantization, *run.model, input, [&] { return metrics_on(run, measured.spec(), samples); });
   quantization.finish();
   report.after = cost_of(run, input, printer, [&] { quantization.prepare(); });
-  save_quantized(*run.model, quantization, options.output);
   const std::string json = as_json(report, quantization);
   std::map<std::string, std::string> notes = exporters::notes_of(
       card_of(loaded, call, exporters::ArtefactFormat::quantized, report.after.metrics, &quantization));
   notes["report.json"] = json + "\n";
   notes["report.html"] = as_page(report, quantization, run.experiment.name);
-  for (const auto& [name, text] : notes)
-    core::write_file_atomically(std::filesystem::path(options.output) / name, text);
+  replace_files(options.output, [&](const std::filesystem::path& directory) {
+    save_quantized(*run.model, quantization, directory);
+    for (const auto& [name, text] : notes) core::write_file_atomically(directory / name, text);
+  });
   if (call.json)
     core::print(stdout, "%s\n", json.c_str());
   else
