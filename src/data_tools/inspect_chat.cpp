@@ -7,6 +7,7 @@
 #include "core/mapped_file.h"
 #include "core/text.h"
 #include "data_tools/inspect_rows.h"
+#include "dataset/text/reading/text_file.h"
 
 namespace trainctl::data_tools {
 namespace {
@@ -32,8 +33,7 @@ std::optional<SeenChat> inspect_chat(const std::filesystem::path& file) {
   std::string_view text{reinterpret_cast<const char*>(content.bytes().data()), content.bytes().size()};
   std::vector<std::int64_t> sizes;
   while (!text.empty() && !seen.is_part) {
-    const std::string_view line = core::trimmed(text.substr(0, text.find('\n')), " \t\r");
-    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+    const std::string_view line = core::trimmed(dataset::take_line(text), " \t\r");
     if (line.empty()) continue;
     const std::int64_t num_turns = turns_in(line);
     if (num_turns == 0 && seen.num_rows == 0) return std::nullopt;

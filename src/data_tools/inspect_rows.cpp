@@ -154,8 +154,7 @@ void read_objects(std::string_view text, const fs::path& file, SeenRows& seen, s
   for (std::int64_t number = 1; !text.empty(); ++number) {
     seen.is_part = seen.num_rows == kMostRows;
     if (seen.is_part) break;
-    const std::string_view line = core::trimmed(text.substr(0, text.find('\n')), " \t\r");
-    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+    const std::string_view line = core::trimmed(dataset::take_line(text), " \t\r");
     if (line.empty()) continue;
     const auto object = core::parse_json_or_discard<nlohmann::ordered_json>(line);
     if (!object.is_object()) throw core::Error(dataset::place_of(file, number) + ": this line is no JSON object");
