@@ -36,6 +36,8 @@
 namespace trainctl::task {
 namespace {
 
+/// The metrics and the confusion matrix of a set: counts on the device, and each sample's scores for what ranks
+/// samples.
 class ClassificationEvaluation final : public Evaluation {
  public:
   ClassificationEvaluation(model::Model& model, std::int64_t num_classes, std::vector<std::string> class_names,

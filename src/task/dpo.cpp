@@ -31,6 +31,7 @@ struct PairScores {
   at::Tensor is_pair;  // bool [B, P]
 };
 
+/// The loss and the rewards of a set of preferences, summed on the device.
 class DpoEvaluation final : public Evaluation {
  public:
   struct Options {

@@ -29,6 +29,7 @@
 namespace trainctl::task {
 namespace {
 
+/// Loss, perplexity, bits per byte and accuracy of a language model on a set, summed on the device.
 class LanguageModelEvaluation final : public Evaluation {
  public:
   /// bytes_per_token: invalid if it isn't known. chunk_size: 0 chooses.

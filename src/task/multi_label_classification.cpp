@@ -26,6 +26,8 @@
 namespace trainctl::task {
 namespace {
 
+/// The metrics of a set whose samples have several labels: counts on the device, and each sample's scores for what
+/// ranks samples.
 class MultiLabelEvaluation final : public Evaluation {
  public:
   struct Options {

@@ -23,6 +23,7 @@
 namespace trainctl::task {
 namespace {
 
+/// The metrics of a set with a class for each pixel, from one confusion matrix of all pixels.
 class SegmentationEvaluation final : public Evaluation {
  public:
   SegmentationEvaluation(model::Model& model, std::int64_t num_classes, std::vector<std::string> class_names,

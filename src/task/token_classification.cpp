@@ -43,6 +43,7 @@ at::Tensor token_logits(model::Model& model, const model::ModelInput& input, std
   return logits;
 }
 
+/// Metrics of classes of tokens; of whole spans, too, where the classes are tags.
 class TokenClassificationEvaluation final : public Evaluation {
  public:
   TokenClassificationEvaluation(model::Model& model, std::int64_t num_classes,
