@@ -20,8 +20,9 @@
 namespace trainctl::distributed {
 namespace {
 
-/// The weight that a head on the last stage shares with the embedding on another: each step its gradient goes to the
-/// rank that has the embedding, and its new values come back (https://arxiv.org/abs/2104.04473, section 4).
+/// The weight that a head on the last stage shares with the embedding on another
+/// (https://arxiv.org/abs/2104.04473, section 4). Each step its gradient goes to the rank that has the embedding, and
+/// its new values come back.
 class BorrowedWeight {
  public:
   /// `row`: the ranks along the pipeline axis. Called by the two ranks of the loan, once the model has its parameters.
