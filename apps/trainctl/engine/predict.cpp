@@ -3,22 +3,51 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 #include "amp/amp.h"
 #include "checkpointed_run.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "dataset/seq2seq_prompt.h"
 #include "dataset/shown_sample.h"
 #include "engine.h"
+#include "inference/generate.h"
 #include "inference/predict.h"
 #include "prediction_inputs.h"
 #include "prediction_writer.h"
-#include "written_targets.h"
+#include "tokenizer/tokenizer.h"
+#include "train/run/run.h"
 
 namespace trainctl::engine {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// Returns {"text", "ended_by"} for each source, with the likeliest token at each place. A target ends with the
+/// tokenizer's end token, or with as many tokens as the dataset's longest target has.
+std::vector<Json> written_targets(train::Run& run, const tokenizer::Tokenizer& tokenizer,
+                                  const std::vector<inference::PredictionInput>& sources) {
+  std::vector<Json> answers;
+  std::vector<std::int32_t> ends;
+  if (const auto end = tokenizer.roles().end) ends.push_back(*end);
+  for (const inference::PredictionInput& source : sources) {
+    std::optional<dataset::Seq2SeqPrompt> prompt =
+        dataset::seq2seq_prompt(run.experiment.dataset.source, tokenizer, source.text);
+    core::ensure(prompt.has_value(), "targets are of pairs of texts");
+    const inference::GenerationRequest request{.prompt = {prompt->start},
+                                               .source = std::move(prompt->source),
+                                               .max_tokens = run.data.train->spec().target_length,
+                                               .vocab_size = tokenizer.vocab_size(),
+                                               .ends = ends,
+                                               .sampling = {.temperature = 0}};
+    const inference::Generation generation = inference::generate(*run.model, request, [](std::int32_t) {});
+    const bool is_whole = generation.ended_by == inference::GenerationEnd::end_token;
+    answers.push_back({{"text", tokenizer.decode(generation.ids, tokenizer::SpecialTokens::leave_out)},
+                       {"ended_by", is_whole ? "end_token" : "max_tokens"}});
+  }
+  return answers;
+}
 
 using Batch = std::vector<inference::PredictionInput>;
 /// Returns an answer for each input.
