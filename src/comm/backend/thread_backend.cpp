@@ -1,12 +1,15 @@
-#include "comm/backend/thread_backend.h"
-
+// A c10d backend whose members are threads of this process: the member that comes last to a collective computes it for
+// all. Sums run in the order of the members, so they are the same on every run; 16-bit numbers are summed in fp32.
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <numeric>
 #include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
+#include <vector>
 
 #include "comm/backend/c10d_group.h"
 #include "comm/backend/future_work.h"
@@ -103,6 +106,20 @@ class ThreadBackend final : public c10d::Backend {
   std::shared_ptr<ThreadRendezvous> rendezvous_;
 };
 
+/// Makes one backend for each member, in their order. A member whose backend is destroyed has left: what the others
+/// wait for fails.
+std::vector<c10::intrusive_ptr<c10d::Backend>> make_thread_backends(int num_members,
+                                                                    std::chrono::milliseconds timeout) {
+  const auto rendezvous = std::make_shared<ThreadRendezvous>(num_members, timeout);
+  std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
+  for (int member = 0; member < num_members; ++member)
+    backends.push_back(c10::make_intrusive<ThreadBackend>(member, num_members, rendezvous));
+  // The thread ends when the last member has left. It is detached because a failed collective's callback, which runs on
+  // it, may drop the last member.
+  std::thread([rendezvous] { rendezvous->watch(); }).detach();
+  return backends;
+}
+
 /// Where threads that make a group find each other. A group is known by its name, which tells its members.
 class ThreadGroups : public std::enable_shared_from_this<ThreadGroups> {
  public:
@@ -146,18 +163,6 @@ class ThreadGroups : public std::enable_shared_from_this<ThreadGroups> {
 };
 
 }  // namespace
-
-std::vector<c10::intrusive_ptr<c10d::Backend>> make_thread_backends(int num_members,
-                                                                    std::chrono::milliseconds timeout) {
-  const auto rendezvous = std::make_shared<ThreadRendezvous>(num_members, timeout);
-  std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
-  for (int member = 0; member < num_members; ++member)
-    backends.push_back(c10::make_intrusive<ThreadBackend>(member, num_members, rendezvous));
-  // The thread ends when the last member has left. It is detached because a failed collective's callback, which runs on
-  // it, may drop the last member.
-  std::thread([rendezvous] { rendezvous->watch(); }).detach();
-  return backends;
-}
 
 std::vector<std::unique_ptr<Group>> thread_groups(std::int64_t num_members, std::chrono::milliseconds timeout) {
   core::ensure(num_members > 0, "a group has members");
