@@ -1,22 +1,31 @@
 #include "profiler/profiler.h"
 
 #include <ATen/record_function.h>
+#include <c10/core/Device.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
+#include <torch/csrc/profiler/kineto_shim.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
+#include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <optional>
 #include <set>
+#include <string>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/median.h"
 #include "core/units.h"
+#include "profiler/config.h"
 #include "profiler/record/cuda/plugin.h"
 #include "profiler/record/read_recording.h"
-#include "profiler/record/recording.h"
 #include "profiler/record/schedule.h"
 #include "profiler/record/span_watch.h"
 #include "profiler/record/trace_file.h"
@@ -26,7 +35,59 @@ namespace trainctl::profiler {
 namespace {
 
 namespace fs = std::filesystem;
+namespace impl = torch::profiler::impl;
+namespace kineto = torch::autograd::profiler;
 using Clock = std::chrono::steady_clock;
+
+/// The rank that a trace is of, as tools that read several traces know it.
+struct RankOfTrace {
+  std::int64_t rank = 0;
+  std::int64_t world_size = 1;
+  std::string backend = "gloo";
+};
+
+/// LibTorch's profiler (Kineto) over work of the calling thread, and of the threads that autograd runs for it.
+/// Records from construction until stop(); thrown away if that never comes. One at a time, stopped where it was made.
+class Recording {
+ public:
+  Recording(const ProfilerConfig& config, c10::Device device, RankOfTrace rank);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  std::unique_ptr<kineto::ProfilerResult> stop();
+
+ private:
+  bool running_ = true;
+};
+
+Recording::Recording(const ProfilerConfig& config, c10::Device device, RankOfTrace rank) {
+  const impl::ProfilerConfig options(impl::ProfilerState::KINETO, config.record_shapes, config.profile_memory);
+  std::set<impl::ActivityType> activities{impl::ActivityType::CPU};
+  if (device.is_cuda()) activities.insert(impl::ActivityType::CUDA);
+  // Kineto looks for GPUs even when it isn't asked about them, and calls it an error that there is no driver.
+  if (device.is_cpu()) ::setenv("KINETO_LOG_LEVEL", "99", /*overwrite=*/0);
+  kineto::prepareProfiler(options, activities);
+  kineto::enableProfiler(options, activities);
+  // By this, tools that read several ranks' traces tell them apart.
+  kineto::addMetadataJson("distributedInfo", "{\"backend\": \"" + rank.backend +
+                                                 "\", \"rank\": " + std::to_string(rank.rank) +
+                                                 ", \"world_size\": " + std::to_string(rank.world_size) + "}");
+}
+
+Recording::~Recording() {
+  if (!running_) return;
+  try {
+    kineto::disableProfiler();
+  } catch (const std::exception& error) {
+    TORCH_WARN("the profiler could not be stopped: ", error.what());
+  }
+}
+
+std::unique_ptr<kineto::ProfilerResult> Recording::stop() {
+  running_ = false;
+  return kineto::disableProfiler();
+}
 
 constexpr std::int64_t kGpuSampleEveryNs = 20'000'000;  // the allocator's whole state is copied
 constexpr std::size_t kSnapshotEntries = 200'000;
