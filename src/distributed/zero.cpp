@@ -10,7 +10,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "core/error.h"
 #include "distributed/kinds.h"
@@ -18,10 +20,80 @@
 #include "distributed/replica.h"
 #include "distributed/sharded_state.h"
 #include "distributed/units.h"
-#include "distributed/whole_gradients.h"
+#include "optimizer/optimizer.h"
 
 namespace trainctl::distributed {
 namespace {
+
+/// Gathers the gradients unit by unit. Each rank changes those parameters of which it has a stretch, so that nothing is
+/// sent back (https://arxiv.org/abs/2502.16982, distributed Muon).
+class GatheredGradients final : public optimizer::WholeGradients {
+ public:
+  /// `wanted`: names of parameters. `units` and `shards`, the ranks that share a parameter, outlive this object.
+  GatheredGradients(const std::vector<Unit>& units, std::set<std::string> wanted, comm::Group& shards,
+                    c10::Device device)
+      : units_(units), wanted_(std::move(wanted)), shards_(shards), device_(device) {}
+
+  c10::Device device() const override { return device_; }
+  void change(std::optional<at::ScalarType> dtype,
+              const std::function<void(const std::string& name, at::Tensor& whole)>& change) override;
+
+ private:
+  struct Gathering {
+    const Unit* unit = nullptr;
+    at::Tensor mine;   // [shard]
+    at::Tensor whole;  // [numel]
+    std::unique_ptr<comm::Work> work;
+  };
+
+  bool is_wanted(const Unit& unit) const;
+  Gathering start(const Unit& unit, std::optional<at::ScalarType> dtype) const;
+
+  const std::vector<Unit>& units_;
+  std::set<std::string> wanted_;
+  comm::Group& shards_;
+  c10::Device device_;
+};
+
+bool GatheredGradients::is_wanted(const Unit& unit) const {
+  return unit.trained && unit.sum.defined() &&
+         std::ranges::any_of(unit.trained->entries(), [&](const auto& entry) { return wanted_.contains(entry.name); });
+}
+
+GatheredGradients::Gathering GatheredGradients::start(const Unit& unit, std::optional<at::ScalarType> dtype) const {
+  const at::TensorOptions options = unit.sum.options().device(device_).dtype(dtype.value_or(unit.sum.scalar_type()));
+  Gathering gathering{.unit = &unit,
+                      .mine = unit.sum.to(options),
+                      .whole = at::empty({unit.trained->numel()}, options),
+                      .work = nullptr};
+  gathering.work = shards_.all_gather(gathering.whole, gathering.mine);
+  return gathering;
+}
+
+void GatheredGradients::change(std::optional<at::ScalarType> dtype,
+                               const std::function<void(const std::string& name, at::Tensor& whole)>& change) {
+  std::vector<const Unit*> wanted;
+  for (const Unit& unit : units_)
+    if (is_wanted(unit)) wanted.push_back(&unit);
+  Gathering next;
+  if (!wanted.empty()) next = start(*wanted.front(), dtype);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const Gathering here = std::exchange(next, {});
+    here.work->wait();
+    if (i + 1 < wanted.size()) next = start(*wanted[i + 1], dtype);  // while this unit's are changed
+    const FlatParameters& trained = *here.unit->trained;
+    const std::int64_t begin = shards_.rank() * trained.shard_size();
+    for (const FlatParameters::Entry& entry : trained.entries()) {
+      const std::int64_t first = std::max(entry.offset, begin);
+      const std::int64_t last = std::min(entry.offset + entry.numel, begin + trained.shard_size());
+      if (first >= last || !wanted_.contains(entry.name)) continue;
+      at::Tensor whole = trained.view(here.whole, entry);
+      change(entry.name, whole);
+      trained.view(here.whole, entry).copy_(whole);
+      here.unit->sum.narrow(0, first - begin, last - first).copy_(here.whole.narrow(0, first, last - first));
+    }
+  }
+}
 
 /// The memories of offloaded state. Null: the state is on the device, or in the host's memory if the device is the CPU.
 struct OffloadMemories {
