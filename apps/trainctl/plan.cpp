@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cluster/rehearsed.h"
+#include "cluster/search.h"
 #include "cluster_plan.h"
 #include "command.h"
 #include "core/error.h"
