@@ -43,7 +43,7 @@ PUBLIC = {
     "data_tools": ["inspect.h", "preview.h", "sharding.h"],
     "pretrained": ["adapter_file.h", "class_order.h", "export_adapters.h", "export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "torch_file.h", "weights_source.h"],
     "inference": ["generate.h", "predict.h", "text_stream.h"],
-    "exporters": ["export_graph.h", "gguf/export_gguf.h", "graph_model.h", "model_card.h", "package/serving.h", "signature.h", "tensorrt.h"],
+    "exporters": ["export_graph.h", "gguf/export_gguf.h", "graph_model.h", "model_card.h", "package/serving.h", "side_files.h", "signature.h", "tensorrt.h"],
     "experiment": ["*"],
     "plugin": ["abi.h", "command.h", "load.h"],
     "compare": ["curve.h", "evaluation_file.h", "record_json.h", "report.h", "run_record.h", "runs.h", "text_table.h"],

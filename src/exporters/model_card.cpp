@@ -165,6 +165,7 @@ Json model_json(const ModelCard& card) {
       json["transforms"].push_back(described);
   if (!card.facts.pixel_mean.empty())
     json["normalize"] = {{"mean", card.facts.pixel_mean}, {"std", card.facts.pixel_std}};
+  if (!card.side_files.empty()) json[kSideFiles] = card.side_files;
   return json;
 }
 
@@ -203,7 +204,7 @@ std::string readme(const ModelCard& card) {
 std::map<std::string, std::string> notes_of(const ModelCard& card) {
   return {{"README.md", readme(card)},
           {"config.yaml", card.config},
-          {"model.json", model_json(card).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"}};
+          {kModelJson, model_json(card).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"}};
 }
 
 }  // namespace trainctl::exporters

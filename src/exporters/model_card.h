@@ -39,8 +39,12 @@ struct ModelCard {
   std::int64_t num_outputs = 0;         // of the last axis
   tokenizer::EncodeOptions encoding{};  // of texts
   bool bytes_are_tokens = false;
-  Signature signature{};  // of formats that have a graph
+  Signature signature{};                            // of formats that have a graph
+  std::map<std::string, std::string> side_files{};  // checksums of the files beside that programs obey, by name
 };
+
+constexpr const char* kModelJson = "model.json";
+constexpr const char* kSideFiles = "side_files";  // its key for ModelCard's
 
 /// YAML front matter as https://huggingface.co/docs/hub/model-cards has it, then text.
 std::string readme(const ModelCard& card);

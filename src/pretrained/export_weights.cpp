@@ -39,7 +39,7 @@ std::vector<std::pair<std::string, Json>> json_files(const model::NetworkConfig&
   }
   std::vector<std::pair<std::string, Json>> files{{"config.json", hugging_face_config(network, facts)}};
   if (Json processor = preprocessor_config(network, facts); !processor.is_null())
-    files.emplace_back("preprocessor_config.json", std::move(processor));
+    files.emplace_back(kPreprocessorConfig, std::move(processor));
   return files;
 }
 

@@ -28,6 +28,8 @@ nlohmann::ordered_json llama_structure(const model::LlamaConfig& config, const M
 /// The whole config.json of a network that transformers loads. An Error, saying what it can't express, for others.
 nlohmann::ordered_json hugging_face_config(const model::NetworkConfig& network, const ModelInfo& facts);
 
+constexpr const char* kPreprocessorConfig = "preprocessor_config.json";
+
 /// The preprocessor_config.json of a network for images that transformers loads; else null.
 nlohmann::ordered_json preprocessor_config(const model::NetworkConfig& network, const ModelInfo& facts);
 

@@ -32,8 +32,6 @@ constexpr std::array<std::pair<const char*, const char*>, 13> kTokenizerFiles = 
     {"sentencepiece.bpe.model", "sentencepiece.bpe.model"},
 }};
 
-constexpr const char* kGenerationConfig = "generation_config.json";
-
 /// Keys of transformers' GenerationConfig that change a text however its tokens are drawn, with the value that doesn't.
 constexpr std::array<std::pair<const char*, double>, 18> kTextKeys = {{
     {"repetition_penalty", 1},
@@ -64,25 +62,43 @@ Json object_in(const fs::path& path) {
   return json;
 }
 
+/// Returns the names of the files of additional chat templates, relative to the tokenizer's directory.
+std::vector<std::string> names_of_templates(const fs::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : chat_template::additional_templates(directory))
+    names.push_back(fs::path(chat_template::kTemplateDirectory) / file.filename());
+  return names;
+}
+
 }  // namespace
 
-std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& directory) {
-  const fs::path from = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
-  std::vector<fs::path> files;
-  const auto copy = [&](const fs::path& source, const fs::path& target) {
-    core::write_file_atomically(target, core::read_file(source));
-    files.push_back(target);
-  };
+std::vector<std::string> names_of_tokenizer_files(const fs::path& directory) {
+  std::vector<std::string> names;
   for (const auto& [name, called] : kTokenizerFiles)
-    if (fs::is_regular_file(from / name)) copy(from / name, directory / called);
-  const bool has_own_name = fs::is_regular_file(tokenizer) && !fs::exists(directory / tokenizer.filename());
-  if (has_own_name && tokenizer.filename() != "encoder.json" && tokenizer.filename() != "vocab.bpe")
-    copy(tokenizer, directory / tokenizer.filename());
-  for (const auto& [name, file] : chat_template::additional_templates(from)) {
-    fs::create_directories(directory / chat_template::kTemplateDirectory);
-    copy(file, directory / chat_template::kTemplateDirectory / file.filename());
+    if (name == std::string_view(called) && fs::is_regular_file(directory / name)) names.emplace_back(name);
+  for (const std::string& name : names_of_templates(directory)) names.push_back(name);
+  return names;
+}
+
+std::map<std::string, fs::path> tokenizer_copies(const fs::path& tokenizer) {
+  const fs::path from = fs::is_directory(tokenizer) ? tokenizer : fs::absolute(tokenizer).parent_path();
+  std::map<std::string, fs::path> copies;
+  for (const auto& [name, called] : kTokenizerFiles)
+    if (fs::is_regular_file(from / name)) copies[called] = from / name;
+  const std::string own = tokenizer.filename();
+  if (fs::is_regular_file(tokenizer) && own != "encoder.json" && own != "vocab.bpe") copies.emplace(own, tokenizer);
+  for (const std::string& name : names_of_templates(from)) copies[name] = from / name;
+  if (copies.empty()) throw core::Error("no tokenizer files in " + from.string()).hint("look at dataset.tokenizer");
+  return copies;
+}
+
+std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& directory) {
+  std::vector<fs::path> files;
+  for (const auto& [name, source] : tokenizer_copies(tokenizer)) {
+    files.push_back(directory / name);
+    fs::create_directories(files.back().parent_path());
+    core::write_file_atomically(files.back(), core::read_file(source));
   }
-  if (files.empty()) throw core::Error("no tokenizer files in " + from.string()).hint("look at dataset.tokenizer");
   return files;
 }
 
@@ -95,18 +111,21 @@ std::string checksum_of_tokenizer(const fs::path& tokenizer) {
   return sums.empty() ? sums : core::checksum(sums);
 }
 
+std::string name_of_template(const std::string& name) {
+  if (name == chat_template::kDefaultTemplate) return chat_template::kTemplateFile;
+  if (fs::path(name).filename() != name)
+    throw core::Error("the tokenizer has a chat template called `" + name + "`, which is no name of a file");
+  return fs::path(chat_template::kTemplateDirectory) / (name + ".jinja");
+}
+
 std::vector<fs::path> write_chat_templates(const chat_template::NamedTemplates& templates, const fs::path& directory) {
   std::error_code none;  // that are there
   fs::remove(directory / chat_template::kTemplateFile, none);
-  fs::remove_all(directory / chat_template::kTemplateDirectory, none);
+  for (const std::string& name : names_of_templates(directory)) fs::remove(directory / name, none);
   std::vector<fs::path> files;
   for (const auto& [name, source] : templates) {
-    const bool is_default = name == chat_template::kDefaultTemplate;
-    if (fs::path(name).filename() != name)
-      throw core::Error("the tokenizer has a chat template called `" + name + "`, which is no name of a file");
-    const fs::path parent = is_default ? directory : directory / chat_template::kTemplateDirectory;
-    fs::create_directories(parent);
-    files.push_back(parent / (is_default ? chat_template::kTemplateFile : name + ".jinja"));
+    files.push_back(directory / name_of_template(name));
+    fs::create_directories(files.back().parent_path());
     core::write_file_atomically(files.back(), source);
   }
   // Programs that know the older form alone would read another template.
@@ -137,11 +156,17 @@ GenerationSettings read_generation_settings(const fs::path& directory) {
   return settings;
 }
 
+bool needs_generation_config(const fs::path& base, const ModelInfo& facts) {
+  if (facts.end_of_answer) return true;
+  return !base.empty() &&
+         (fs::is_regular_file(base / kGenerationConfig) || read_generation_settings(base).ends.size() >= 2);
+}
+
 std::optional<fs::path> write_generation_config(const fs::path& base, const ModelInfo& facts,
                                                 const fs::path& directory) {
+  if (!needs_generation_config(base, facts)) return std::nullopt;
   Json json = base.empty() ? Json() : object_in(base / kGenerationConfig);
   Json ends = base.empty() ? Json::array() : Json(read_generation_settings(base).ends);
-  if (json.is_null() && ends.size() < 2 && !facts.end_of_answer) return std::nullopt;
   if (json.is_null()) json = Json::object();
   const auto add = [&](const std::optional<std::int32_t>& id) {
     if (id && std::ranges::find(ends, Json(*id)) == ends.end()) ends.push_back(*id);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "card.h"
 #include "core/error.h"
@@ -17,6 +18,7 @@
 #include "exporters/export_graph.h"
 #include "exporters/graph_model.h"
 #include "exporters/package/serving.h"
+#include "exporters/side_files.h"
 #include "exporters/tensorrt.h"
 #include "gguf.h"
 #include "model/lora.h"
@@ -25,6 +27,7 @@
 #include "pretrained/adapter_file.h"
 #include "pretrained/export_adapters.h"
 #include "pretrained/export_weights.h"
+#include "pretrained/hugging_face_config.h"
 #include "pretrained/tokenizer_files.h"
 #include "task/task.h"
 #include "train/loop/device_feed.h"
@@ -250,25 +253,42 @@ Written write_graph(const CheckpointedRun& loaded, const cli::EngineCall& call, 
   return written;
 }
 
+/// Whether programs load tokenizers from the directory of an export with this format.
+bool is_beside_tokenizer(const cli::EngineCall& call, exporters::ArtefactFormat format) {
+  if (graph_file_name(format) != nullptr) return !is_served(call.options<cli::ExportOptions>().format);
+  return format == exporters::ArtefactFormat::hugging_face || format == exporters::ArtefactFormat::peft;
+}
+
 /// Returns the tokenizer whose files go along; sets the card's special tokens.
 std::optional<fs::path> tokenizer_beside(const cli::EngineCall& call, exporters::ModelCard& card) {
-  const bool takes_one =
-      card.format == exporters::ArtefactFormat::hugging_face || card.format == exporters::ArtefactFormat::peft;
   const std::optional<std::string> path = tokenizer_path(call);
-  if (card.facts.vocab_size == 0 || !takes_one || !path) return std::nullopt;
-  take_special_tokens(call, card);
+  if (card.facts.vocab_size == 0 || !is_beside_tokenizer(call, card.format) || !path) return std::nullopt;
+  const bool is_graph = graph_file_name(card.format) != nullptr;  // which describe_graph() describes
+  if (!is_graph) take_special_tokens(call, card);
   if (*path != "bytes") return *path;
-  core::log().info("no tokenizer files are written: the byte tokenizer has none");
+  if (!is_graph) core::log().info("no tokenizer files are written: the byte tokenizer has none");
   return std::nullopt;
+}
+
+/// Returns the chat templates that go in the place of the tokenizer's; none if these stay.
+chat_template::NamedTemplates replaced_templates(const cli::EngineCall& call) {
+  const auto chat = dataset::trained_chat(call.loaded.experiment.dataset.source, *open_tokenizer(call));
+  return !chat || (chat->is_of_tokenizer && call.tokenizer.empty()) ? chat_template::NamedTemplates{} : chat->templates;
 }
 
 /// Puts the chat templates of training in the place of those that the tokenizer's copied files have.
 void write_chat_templates(const cli::EngineCall& call, const fs::path& directory, std::vector<fs::path>& files) {
-  const auto chat = dataset::trained_chat(call.loaded.experiment.dataset.source, *open_tokenizer(call));
-  if (!chat || (chat->is_of_tokenizer && call.tokenizer.empty())) return;
-  for (const fs::path& file : pretrained::write_chat_templates(chat->templates, directory))
+  const chat_template::NamedTemplates templates = replaced_templates(call);
+  if (templates.empty()) return;
+  for (const fs::path& file : pretrained::write_chat_templates(templates, directory))
     if (std::ranges::find(files, file) == files.end()) files.push_back(file);
   std::erase_if(files, [](const fs::path& file) { return !fs::exists(file); });
+}
+
+/// Whether the task trains a network that generates text.
+bool is_generator(const cli::EngineCall& call) {
+  const model::Output output = config::traits_of(call.loaded.experiment.task).output;
+  return output == model::Output::next_tokens || output == model::Output::target_tokens;
 }
 
 /// Writes what a program needs to generate text beside weights and tokenizer. These are the chat templates of training,
@@ -276,17 +296,44 @@ void write_chat_templates(const cli::EngineCall& call, const fs::path& directory
 void write_generation_files(const cli::EngineCall& call, const exporters::ModelCard& card, const fs::path& directory,
                             std::vector<fs::path>& files) {
   write_chat_templates(call, directory, files);
-  const model::Output output = config::traits_of(call.loaded.experiment.task).output;
-  if (output != model::Output::next_tokens && output != model::Output::target_tokens) return;
+  if (!is_generator(call)) return;
   const fs::path base = call.options<cli::ExportOptions>().published;
   if (const auto file = pretrained::write_generation_config(base, card.facts, directory)) files.push_back(*file);
 }
 
+/// Returns the names of the files besides the weights that the export writes and that programs obey.
+std::set<std::string> side_files_to_write(const cli::EngineCall& call, const exporters::ModelCard& card,
+                                          const model::NetworkConfig& network,
+                                          const std::optional<fs::path>& tokenizer) {
+  std::set<std::string> names;
+  if (card.format == exporters::ArtefactFormat::hugging_face &&
+      !pretrained::preprocessor_config(network, card.facts).is_null())
+    names.insert(pretrained::kPreprocessorConfig);
+  if (!tokenizer) return names;
+  for (const auto& [name, source] : pretrained::tokenizer_copies(*tokenizer)) names.insert(name);
+  for (const auto& [name, source] : replaced_templates(call)) names.insert(pretrained::name_of_template(name));
+  const fs::path base = call.options<cli::ExportOptions>().published;
+  if (is_generator(call) && pretrained::needs_generation_config(base, card.facts))
+    names.insert(pretrained::kGenerationConfig);
+  return names;
+}
+
+/// Returns the names of the files that an older export left in the directory, and that programs would obey.
+std::vector<std::string> find_stale_files(const CheckpointedRun& loaded, const cli::EngineCall& call,
+                                          const exporters::ModelCard& card, const std::optional<fs::path>& tokenizer) {
+  const bool reads_tokenizer = card.facts.vocab_size > 0 || graph_file_name(card.format) == nullptr;
+  if (!is_beside_tokenizer(call, card.format) || !reads_tokenizer) return {};
+  const std::set<std::string> written =
+      side_files_to_write(call, card, loaded.run->experiment.model.network, tokenizer);
+  return exporters::stale_files(call.options<cli::ExportOptions>().output, card.format, written);
+}
+
 /// Writes the adapters that peft loads beside what the run began with.
-Written write_adapters(const CheckpointedRun& loaded, const cli::EngineCall& call, exporters::ModelCard& card) {
+Written write_adapters(const CheckpointedRun& loaded, const cli::EngineCall& call, const exporters::ModelCard& card,
+                       const std::optional<fs::path>& tokenizer) {
   pretrained::AdapterRequest request{.directory = call.options<cli::ExportOptions>().output,
                                      .base = call.loaded.experiment.model.init_from,
-                                     .tokenizer = tokenizer_beside(call, card)};
+                                     .tokenizer = tokenizer};
   pretrained::ExportedAdapters exported =
       pretrained::export_adapters(*loaded.run->model, loaded.run->experiment.model, card.facts, request);
   core::log().info("the adapters' base is " + exported.base.string());
@@ -294,11 +341,11 @@ Written write_adapters(const CheckpointedRun& loaded, const cli::EngineCall& cal
   return {.model = request.directory, .files = std::move(exported.files)};
 }
 
-Written write_weights(const CheckpointedRun& loaded, const cli::EngineCall& call, exporters::ModelCard& card) {
-  if (card.format == exporters::ArtefactFormat::peft) return write_adapters(loaded, call, card);
-  const pretrained::ExportRequest request{.layout = layout_of(card.format),
-                                          .directory = call.options<cli::ExportOptions>().output,
-                                          .tokenizer = tokenizer_beside(call, card)};
+Written write_weights(const CheckpointedRun& loaded, const cli::EngineCall& call, const exporters::ModelCard& card,
+                      const std::optional<fs::path>& tokenizer) {
+  if (card.format == exporters::ArtefactFormat::peft) return write_adapters(loaded, call, card, tokenizer);
+  const pretrained::ExportRequest request{
+      .layout = layout_of(card.format), .directory = call.options<cli::ExportOptions>().output, .tokenizer = tokenizer};
   const model::NetworkConfig& network = loaded.run->experiment.model.network;
   Written written{.model = request.directory,
                   .files = pretrained::export_weights(*loaded.run->model, network, card.facts, request)};
@@ -331,18 +378,19 @@ Written write_served(const CheckpointedRun& loaded, const cli::EngineCall& call,
   return written;
 }
 
-/// Writes the card and tokenizer files beside an export that is a directory.
-void write_card(const exporters::ModelCard& card, const cli::EngineCall& call, Written& written) {
+/// Writes the card, and a graph's tokenizer files, beside an export that is a directory.
+void write_card(exporters::ModelCard& card, const cli::EngineCall& call, const std::optional<fs::path>& tokenizer,
+                Written& written) {
   const fs::path output = call.options<cli::ExportOptions>().output;
   if (!fs::is_directory(output) || is_served(call.options<cli::ExportOptions>().format)) return;
+  if (tokenizer && graph_file_name(card.format) != nullptr) {
+    for (fs::path& file : pretrained::copy_tokenizer(*tokenizer, output)) written.files.push_back(std::move(file));
+    write_chat_templates(call, output, written.files);
+  }
+  card.side_files = exporters::checksums_of_side_files(output, written.files);
   for (const auto& [name, text] : exporters::notes_of(card)) {
     core::write_file_atomically(output / name, text);
     written.files.push_back(output / name);
-  }
-  const bool has_tokenizer = graph_file_name(card.format) != nullptr && card.facts.vocab_size > 0;
-  if (const auto path = tokenizer_path(call); has_tokenizer && path && *path != "bytes") {
-    for (fs::path& file : pretrained::copy_tokenizer(*path, output)) written.files.push_back(std::move(file));
-    write_chat_templates(call, output, written.files);
   }
 }
 
@@ -440,12 +488,15 @@ int run_export(const cli::EngineCall& given) {
   const bool is_graph = graph_file_name(card.format) != nullptr;
   if (is_graph) describe_graph(card, call, *loaded.run);
   if (is_served(options.format)) card.num_outputs = num_outputs(loaded);
+  const std::optional<fs::path> tokenizer = tokenizer_beside(call, card);
+  const std::vector<std::string> stale = find_stale_files(loaded, call, card, tokenizer);
   Written written = is_served(options.format) ? write_served(loaded, call, card)
                     : is_graph                ? write_graph(loaded, call, card)
-                                              : write_weights(loaded, call, card);
+                                              : write_weights(loaded, call, card, tokenizer);
+  for (const std::string& name : stale) fs::remove(fs::path(options.output) / name);
   std::optional<exporters::LargestDifference> difference;
   if (options.verify) difference = verify(loaded, card, written.model);
-  write_card(card, call, written);
+  write_card(card, call, tokenizer, written);
   tell_written(loaded, call, written, difference, tensorrt_problems_of(card, written));
   return 0;
 }
