@@ -1,4 +1,5 @@
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -428,9 +429,15 @@ void tell_written(const CheckpointedRun& loaded, const cli::EngineCall& call, co
 }
 
 /// Returns the size of the output's last axis.
-std::int64_t num_outputs(const CheckpointedRun& loaded) {
+std::int64_t num_outputs(model::Model& model, const exporters::Signature& signature) {
+  constexpr std::int64_t kLength = 16;
+  const exporters::GraphInput& values = signature.inputs.front();
+  std::vector<std::int64_t> shape = values.shape;
+  std::replace(shape.begin(), shape.end(), exporters::kBatchAxis, std::int64_t{1});
+  std::replace(shape.begin(), shape.end(), exporters::kSequenceAxis, std::min(kLength, signature.longest));
+  const model::ModelInput sample{.values = at::zeros(shape, values.dtype)};  // real ones may not be there
   const at::NoGradGuard no_grad;
-  return loaded.run->model->forward(samples_of(*loaded.run).back()).size(-1);
+  return model.forward(exporters::model_input(signature, exporters::graph_inputs(signature, sample))).size(-1);
 }
 
 /// Returns why files of weights can't stand for the model; none if they can.
@@ -487,7 +494,7 @@ int run_export(const cli::EngineCall& given) {
   tell_saturation(loaded, card);
   const bool is_graph = graph_file_name(card.format) != nullptr;
   if (is_graph) describe_graph(card, call, *loaded.run);
-  if (is_served(options.format)) card.num_outputs = num_outputs(loaded);
+  if (is_served(options.format)) card.num_outputs = num_outputs(*loaded.run->model, card.signature);
   const std::optional<fs::path> tokenizer = tokenizer_beside(call, card);
   const std::vector<std::string> stale = find_stale_files(loaded, call, card, tokenizer);
   Written written = is_served(options.format) ? write_served(loaded, call, card)
