@@ -6,8 +6,6 @@
 # The labels of --all are acceptance, reference, emulated, extension and sweep: tests/CMakeLists.txt.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-# A date that faketime moves must not move deadlines: the C library's timed waits ask the kernel's own clock.
-export DONT_FAKE_MONOTONIC=1
 
 last_line() { printf '\ntest: %s\n' "$1"; }
 stage() { "${@:2}" || { last_line "FAILED at $1"; exit 1; }; }

@@ -10,8 +10,8 @@ namespace {
 
 /// What binutils reads from the file of this program; "" without binutils.
 std::string build_id_by_readelf() {
-  const std::string command = "readelf -n " + std::filesystem::read_symlink("/proc/self/exe").string() +
-                              " 2>/dev/null | sed -n 's/ *Build ID: //p'";
+  const std::string command = "readelf -n '" + std::filesystem::read_symlink("/proc/self/exe").string() +
+                              "' 2>/dev/null | sed -n 's/ *Build ID: //p'";
   FILE* const pipe = ::popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::array<char, 128> line{};
