@@ -189,7 +189,7 @@ void take_features(const Json& config, const model::LlamaFamily& family, Keys& k
 }
 
 void take_keys(Of<model::LlamaConfig>, Keys& keys) {
-  const model::LlamaFamily& family = *model::llama_family(keys.config()["model_type"].get<std::string>());
+  const model::LlamaFamily& family = *model::llama_family_of(keys.config());
   const Json config = model::complete_llama_json(keys.config(), family);
   for (model::RefusedKey& refused : model::refused_keys(config, family)) keys.refused.push_back(std::move(refused));
   const auto take = [&](const char* ours, const char* theirs) {

@@ -33,6 +33,7 @@ struct LlamaFamily {
   Feature attention_softcap = Feature::never;
   Feature final_softcap = Feature::never;
   SlidingLayers sliding = SlidingLayers::none;
+  bool asks_for_windows = false;  // without use_sliding_window no layer slides
   Feature local_theta = Feature::never;
   Feature layers_without_rope = Feature::never;
   Feature fused_projections = Feature::never;
@@ -61,10 +62,17 @@ inline constexpr std::array kLlamaFamilies = {LlamaFamily{.type = "llama",
                                                           .max_position_embeddings = 131072,
                                                           .num_key_value_heads = 8,
                                                           .sliding_window = 4096},
+                                              LlamaFamily{.type = "ministral",
+                                                          .architecture = "MinistralForCausalLM",
+                                                          .sliding = SlidingLayers::by_type,
+                                                          .max_position_embeddings = 131072,
+                                                          .num_key_value_heads = 8,
+                                                          .sliding_window = 4096},
                                               LlamaFamily{.type = "qwen2",
                                                           .architecture = "Qwen2ForCausalLM",
                                                           .qkv_bias = Feature::always,
                                                           .sliding = SlidingLayers::by_type,
+                                                          .asks_for_windows = true,
                                                           .max_position_embeddings = 32768,
                                                           .num_key_value_heads = 32,
                                                           .sliding_window = 4096},
@@ -73,6 +81,7 @@ inline constexpr std::array kLlamaFamilies = {LlamaFamily{.type = "llama",
                                                           .attention_bias = Feature::optional,
                                                           .qk_norm = Feature::always,
                                                           .sliding = SlidingLayers::by_type,
+                                                          .asks_for_windows = true,
                                                           .max_position_embeddings = 32768,
                                                           .head_dim = 128,
                                                           .num_key_value_heads = 32,
@@ -82,6 +91,7 @@ inline constexpr std::array kLlamaFamilies = {LlamaFamily{.type = "llama",
                                                           .attention_bias = Feature::optional,
                                                           .mlp_bias = Feature::optional,
                                                           .sliding = SlidingLayers::by_type,
+                                                          .asks_for_windows = true,
                                                           .layers_without_rope = Feature::optional,
                                                           .max_position_embeddings = 32768,
                                                           .rope_theta = 2000000,

@@ -35,15 +35,14 @@ inline void state_windows(Json& config, const LlamaFamily& family) {
   const auto as_default = [](auto value) { return value == 0 ? Json(nullptr) : Json(value); };
   set_default(config, "sliding_window", as_default(family.sliding_window));
   if (family.sliding == SlidingLayers::all) return;
-  const bool asks_for_windows = family.is_gemma == Feature::never;
-  if (asks_for_windows && !config.value("use_sliding_window", false)) config["sliding_window"] = nullptr;
+  if (family.asks_for_windows && !config.value("use_sliding_window", false)) config["sliding_window"] = nullptr;
   const std::int64_t num_layers = num_layers_of(config);
   if (!config.contains("layer_types") || !config["layer_types"].is_array()) {
     // transformers' Gemma 2 has no such key.
     const bool has_pattern = family.qk_norm == Feature::always;
     const std::int64_t pattern =
         has_pattern ? std::max(config.value("sliding_window_pattern", std::int64_t{6}), std::int64_t{1}) : 2;
-    const std::int64_t first = config.value("max_window_layers", std::int64_t{28});
+    const std::int64_t first = family.asks_for_windows ? config.value("max_window_layers", std::int64_t{28}) : 0;
     const Json rotation = config.value("no_rope_layers", Json::array());
     const auto has_no_rope = [&](std::size_t i) { return i < rotation.size() && rotation.at(i) == 0; };
     config["layer_types"] = Json::array();
@@ -118,9 +117,18 @@ inline void state_rope(Json& config, const LlamaFamily& family) {
 
 }  // namespace detail
 
+/// Returns the family of a config.json, llama's without a model_type; null: no network of the kind llama.
+inline const LlamaFamily* llama_family_of(const nlohmann::json& config) {
+  const nlohmann::json type = config.value("model_type", nlohmann::json(LlamaConfig::kind));
+  // transformers' AutoConfig takes a Mistral with layer_types for a Ministral.
+  if (type == "mistral" && config.contains("layer_types")) return llama_family("ministral");
+  return type.is_string() ? llama_family(type.get<std::string>()) : nullptr;
+}
+
 /// Returns the config.json with every key that decides what the network computes.
 inline nlohmann::json complete_llama_json(nlohmann::json config, const LlamaFamily& family) {
   using detail::set_default;
+  config["model_type"] = family.type;
   if (config.contains("head_dim") && config["head_dim"].is_null()) config.erase("head_dim");
   if (config.contains("num_key_value_heads") && config["num_key_value_heads"].is_null()) {
     config.erase("num_key_value_heads");
@@ -191,11 +199,23 @@ inline std::vector<RefusedKey> refused_keys(const nlohmann::json& config, const 
   for (const char* key : {"layer_types", "no_rope_layers"})
     if (lacks_layers(key))
       refuse(key, "expected one for each of the layers, num_hidden_layers " + config["num_hidden_layers"].dump());
-  for (const nlohmann::json& layer : config.value("layer_types", nlohmann::json::array()))
-    if (layer != "full_attention" && layer != "sliding_attention" && !lacks_layers("layer_types")) {
-      refuse("layer_types", "expected full_attention and sliding_attention");
-      break;
-    }
+  const nlohmann::json types = config.value("layer_types", nlohmann::json::array());
+  const auto names = [&](const char* one) { return std::find(types.begin(), types.end(), one) != types.end(); };
+  const bool has_window = !config.value("sliding_window", nlohmann::json()).is_null();
+  const auto is_known = [](const nlohmann::json& layer) {
+    return layer == "full_attention" || layer == "sliding_attention";
+  };
+  if (lacks_layers("layer_types")) {
+    // It is refused above.
+  } else if (!std::all_of(types.begin(), types.end(), is_known)) {
+    refuse("layer_types", "expected full_attention and sliding_attention");
+  } else if (family.sliding != SlidingLayers::by_type && names(has_window ? "full_attention" : "sliding_attention")) {
+    refuse("layer_types", "transformers' " + type + " has layers of one type; expected " +
+                              (has_window ? "sliding_attention" : "full_attention") + " for each of them");
+  } else if (names("sliding_attention") && !has_window) {
+    refuse("layer_types", std::string("layers of sliding_attention need sliding_window") +
+                              (family.asks_for_windows ? " and use_sliding_window: true" : ""));
+  }
   const nlohmann::json whole = 1.0;
   for (const nlohmann::json& part :
        {config.value("partial_rotary_factor", whole), config["rope_parameters"].value("partial_rotary_factor", whole)})

@@ -115,9 +115,8 @@ std::string another_type(const nlohmann::json& type, std::string_view ours) {
 
 std::vector<std::string> differences_of(const nlohmann::json& config_json, const model::LlamaConfig& config,
                                         const ModelInfo& facts) {
-  const nlohmann::json type = config_json.value("model_type", nlohmann::json(model::LlamaConfig::kind));
-  const model::LlamaFamily* const family = type.is_string() ? model::llama_family(type.get<std::string>()) : nullptr;
-  if (family == nullptr) return {another_type(type, model::LlamaConfig::kind)};
+  const model::LlamaFamily* const family = model::llama_family_of(config_json);
+  if (family == nullptr) return {another_type(config_json["model_type"], model::LlamaConfig::kind)};
   try {
     return differences_as(*family, config_json, config, facts);
   } catch (const nlohmann::json::exception& error) {

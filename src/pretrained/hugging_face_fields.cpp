@@ -73,8 +73,8 @@ void add_windows(Json& json, const model::LlamaConfig& config, const model::Llam
   if (family.sliding == model::SlidingLayers::none) return;
   json["sliding_window"] = null_or(config.sliding_window);
   if (family.sliding == model::SlidingLayers::all) return;
-  if (family.is_gemma == model::Feature::never) json["use_sliding_window"] = config.sliding_window.has_value();
-  // transformers' Gemma makes the window's mask even if no layer has one.
+  if (family.asks_for_windows) json["use_sliding_window"] = config.sliding_window.has_value();
+  // transformers' Gemma and Ministral make the window's mask even if no layer has one.
   else if (!config.sliding_window)
     json["sliding_window"] = family.sliding_window;
   json["layer_types"] = Json::array();

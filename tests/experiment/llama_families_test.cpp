@@ -91,6 +91,42 @@ TEST_CASE("keys that a family's config.json leaves out are transformers' default
   CHECK((smollm3.rope_theta == 2000000 && smollm3.tie_embeddings && !smollm3.sliding_window));
 }
 
+TEST_CASE("the layers of a mistral with layer_types are a ministral's, as AutoConfig has it",
+          "[experiment][regression]") {
+  using enum model::LayerType;
+  const std::string types = R"("layer_types": ["full_attention", "sliding_attention", "full_attention",
+    "sliding_attention", "full_attention", "sliding_attention"])";
+  for (const std::string type : {"mistral", "ministral"}) {
+    const std::string keys = R"("model_type": ")" + type + R"(", "sliding_window": 8, )";
+    const LlamaConfig network = network_of(keys + types);
+    CHECK((network.sliding_window == 8 && network.layer_types == std::vector{full_attention, sliding_attention}));
+    CHECK(network_of(keys + R"("layer_types": null)").num_sliding() == 6);
+  }
+  CHECK(network_of(R"("model_type": "ministral")").num_sliding() == 6);
+}
+
+TEST_CASE("layer_types that transformers doesn't compute are refused", "[experiment][regression]") {
+  const auto refuses = [](const std::string& keys, const std::string& layer_type) {
+    std::string types;
+    for (int i = 0; i < 6; ++i) types += (i == 0 ? "\"" : ", \"") + layer_type + "\"";
+    const std::string text = failure(keys + R"(, "layer_types": [)" + types + "]");
+    INFO(keys << " of " << layer_type << " gives " << text);
+    return text.find("model.init_from: layer_types [") != std::string::npos;
+  };
+  // Layers of these have one type, whatever layer_types says.
+  for (const std::string type : {"llama", "gemma"}) {
+    CHECK(refuses("\"model_type\": \"" + type + "\"", "sliding_attention"));
+    CHECK(!refuses("\"model_type\": \"" + type + "\"", "full_attention"));
+  }
+  CHECK(refuses(R"("model_type": "phi3")", "sliding_attention"));
+  CHECK(refuses(R"("model_type": "phi3", "sliding_window": 8)", "full_attention"));
+  CHECK(!refuses(R"("model_type": "phi3", "sliding_window": 8)", "sliding_attention"));
+  // transformers' SmolLM3 slides in some of its attentions and not in others, and the others raise.
+  CHECK(refuses(R"("model_type": "smollm3", "sliding_window": 8)", "sliding_attention"));
+  CHECK(refuses(R"("model_type": "qwen3", "num_key_value_heads": 2, "sliding_window": 8)", "sliding_attention"));
+  CHECK(refuses(R"("model_type": "gemma2", "sliding_window": null)", "sliding_attention"));
+}
+
 TEST_CASE("the pretraining's length of a rotary scaling is the one that transformers takes",
           "[experiment][regression]") {
   const auto yarn = [](const std::string& keys) {

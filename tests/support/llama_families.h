@@ -93,6 +93,8 @@ inline std::vector<NamedLlama> llama_families() {
   biased.activation = model::GateActivation::gelu_tanh;
   model::LlamaConfig mistral = plain;
   mistral.sliding_window = kFamilyWindow;
+  model::LlamaConfig ministral = mistral;
+  ministral.layer_types = {full_attention, sliding_attention};
   model::LlamaConfig whole = plain;
   whole.head_size = 16;
   model::LlamaConfig qwen2 = plain;
@@ -117,6 +119,7 @@ inline std::vector<NamedLlama> llama_families() {
   return {{"llama_biased", biased},
           {"mistral", mistral},
           {"mistral_whole", whole},
+          {"ministral", ministral},
           {"qwen2", qwen2},
           {"qwen2_sliding", sliding},
           {"qwen3", small_qwen3()},
