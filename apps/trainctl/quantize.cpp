@@ -1,5 +1,7 @@
+#include <iterator>
 #include <memory>
 #include <stdexcept>
+#include <vector>
 
 #include "core/error.h"
 #include "trained_model.h"
@@ -52,7 +54,7 @@ Action declare_quantize(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--group-size", quantize.group_size,
                  "Inputs that share a scale, with --method weight_only; 0: a whole row (default 0, with 4 bits 128)")
-      ->check(CLI::IsMember({0, 32, 64, 128, 256}));
+      ->check(CLI::IsMember(std::vector(std::begin(quantization::kGroupSizes), std::end(quantization::kGroupSizes))));
   app.add_option("--skip-modules", quantize.skip_modules, "Layers to skip, in addition to quantization.skip_modules")
       ->delimiter(',')
       ->type_name("PATTERN");

@@ -26,6 +26,9 @@ enum class ActivationScheme { affine, symmetric };
 /// found.
 enum class QuantizationMethod { dynamic, static_, weight_only, qat };
 
+/// Inputs that share a scale of weights; 0: a whole row, with eight bits alone.
+inline constexpr std::int64_t kGroupSizes[] = {0, 32, 64, 128, 256};
+
 /// Source of the scales in training. observer: ranges. learned: https://arxiv.org/abs/1902.08153.
 enum class ScaleSource { observer, learned };
 

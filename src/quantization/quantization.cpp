@@ -74,6 +74,23 @@ bool activations_exceed_seven_bits(const QuantizationRecipe& recipe) {
   return rounds_activations_ahead(recipe.method);
 }
 
+void check_weights(const QuantizationRecipe& recipe) {
+  const std::int64_t bits = recipe.weight_bits;
+  const std::int64_t size = recipe.group_size;
+  const std::string subject = "weights of " + std::to_string(bits) + " bits in groups of " + std::to_string(size);
+  if (recipe.method != QuantizationMethod::weight_only) {
+    if (bits == 8 && size == 0) return;
+    throw core::Error(subject + " are weight_only's, and the method is " + std::string(config::name_of(recipe.method)) +
+                      "; expected 8 bits and group size 0");
+  }
+  if (bits != 8 && bits != 4) throw core::Error(subject + ": expected 8 or 4 bits");
+  const std::span<const std::int64_t> sizes = std::span(kGroupSizes).subspan(bits == 4 ? 1 : 0);
+  if (std::find(sizes.begin(), sizes.end(), size) != sizes.end()) return;
+  std::vector<std::string> words;
+  for (const std::int64_t one : sizes) words.push_back(std::to_string(one));
+  throw core::Error(subject + ": expected a group size of " + core::list_words(words, "or"));
+}
+
 Quantization::Quantization(model::Model& model, const QuantizationRecipe& recipe, const at::Tensor& example,
                            TrainedLevelsByLayer trained)
     : model_(model), recipe_(recipe), trained_(std::move(trained)) {

@@ -41,6 +41,9 @@ struct QuantizationRecipe {
 /// pairs of eight-bit products in sixteen bits then saturates, as ONNX Runtime does on x86 CPUs without VNNI.
 bool activations_exceed_seven_bits(const QuantizationRecipe& recipe);
 
+/// Throws an Error if the method has no weights of so many bits, in groups of this size.
+void check_weights(const QuantizationRecipe& recipe);
+
 /// A layer of the model, whether it is quantized or not.
 struct LayerChoice {
   std::string name;

@@ -78,8 +78,9 @@ QuantizationRecipe recipe_of(const nlohmann::json& document) {
   recipe.backend = backend_in(document);
   recipe.activation_bits = number_in(document, "activation_bits", 7, 8);
   if (document.contains("activations")) recipe.activations = word_in<ActivationScheme>(document, "activations");
-  recipe.weight_bits = number_in(document, "weight_bits", 4, 8);
-  recipe.group_size = number_in(document, "group_size", 0, 1 << 20);
+  recipe.weight_bits = document.at("weight_bits").get<std::int64_t>();
+  recipe.group_size = document.at("group_size").get<std::int64_t>();
+  check_weights(recipe);
   recipe.engine_workarounds = document.value("engine_workarounds", true);
   recipe.skip_modules = document.at("skip_modules").get<std::vector<std::string>>();
   if (rounds_activations_ahead(recipe.method) && recipe.activation_bits > activation_bits(recipe.backend))

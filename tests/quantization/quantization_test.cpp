@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "config/parse.h"
 #include "config/read.h"
@@ -378,6 +379,31 @@ TEST_CASE("damaged quantized models are refused with a reason", "[quantization]"
   save();
   auto other = made(model::CnnConfig{}, kImages);
   CHECK_THAT(failure_of(*other, directory, example), Catch::Contains("another network"));
+}
+
+TEST_CASE("a file of weights in bits or groups that no method has is refused", "[quantization][regression]") {
+  const testing::TemporaryDirectory scratch;
+  QuantizationRecipe grouped = recipe(QuantizationMethod::weight_only);
+  grouped.weight_bits = 4;
+  grouped.group_size = 32;
+  auto model = made(gpt2(), kTokens);
+  quantized(*model, grouped, some_ids(1), scratch.path());
+  const std::filesystem::path description = scratch.path() / "quantization.json";
+  const auto saved = nlohmann::json::parse(std::ifstream(description));
+  const auto failure_with = [&](const nlohmann::json& keys) {
+    nlohmann::json document = saved;
+    document.update(keys);
+    std::ofstream(description) << document;
+    auto again = made(gpt2(), kTokens);
+    return failure_of(*again, scratch.path(), some_ids(1));
+  };
+  CHECK(failure_with(nlohmann::json::object()).empty());
+  for (const std::int64_t size : {0, 1, 16, -32, 1 << 20})
+    CHECK_THAT(failure_with({{"group_size", size}}), Catch::Contains("expected a group size of 32, 64, 128 or 256"));
+  for (const std::int64_t bits : {-4, 0, 5, 7})
+    CHECK_THAT(failure_with({{"weight_bits", bits}}), Catch::Contains("expected 8 or 4 bits"));
+  CHECK_THAT(failure_with({{"weight_bits", 8}, {"group_size", 3}}), Catch::Contains("expected a group size of 0, 32"));
+  CHECK_THAT(failure_with({{"method", "dynamic"}}), Catch::Contains("weight_only"));
 }
 
 }  // namespace trainctl::quantization::quantization_test

@@ -62,8 +62,7 @@ QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experime
   recipe.weight_bits = options.bits;
   if (only_weights)
     recipe.group_size = options.group_size >= 0 ? options.group_size : options.bits == 4 ? kUsualGroup : 0;
-  if (options.bits == 4 && recipe.group_size == 0)
-    throw core::Error("four bits need groups").hint("--group-size 128, or smaller");
+  check_weights(recipe);
   recipe.activation_bits =
       options.activation_bits.value_or(config.activation_bits.value.value_or(activation_bits(recipe.backend)));
   if (recipe.method == QuantizationMethod::qat) refuse_other_bits(recipe, config);
