@@ -105,6 +105,7 @@ class ScriptedLayer final : public SequenceLayer {
     if (num_inputs_ < 1) throw core::Error("model.path: " + path + ": forward() takes nothing; expected a tensor");
     refuse_side_effects(*forward, "model.path: " + path);
     check_modes(*forward, path);
+    find_modes();
     declare(module_, "");
     find_in_lists(module_);
     if (places_.empty() || std::none_of(places_.begin(), places_.end(), [](const Place& p) { return p.is_parameter; }))
@@ -116,7 +117,7 @@ class ScriptedLayer final : public SequenceLayer {
   }
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
-    if (module_.is_training() != is_training()) module_.train(is_training());
+    for (const Mode& mode : modes_) mode.owner->setSlot(mode.slot, is_training() && mode.trains);
     for (const Place& place : places_) place.owner->setSlot(place.slot, *place.value);
     for (ListPlace& place : list_places_) place.list.set(place.index, *place.value);
     std::vector<c10::IValue> inputs{input};
@@ -133,6 +134,22 @@ class ScriptedLayer final : public SequenceLayer {
   bool has_images() const { return has_images_; }
 
  private:
+  /// A submodule's attribute `training`, and whether it is true in training.
+  struct Mode {
+    c10::intrusive_ptr<c10::ivalue::Object> owner;
+    std::size_t slot;
+    bool trains;
+  };
+
+  /// Finds the submodules' modes. Those that were saved in evaluation, in a module that was saved in training, stay so:
+  /// a frozen BatchNorm. A module that was saved in evaluation trains as a whole.
+  void find_modes() {
+    const bool keeps_modes = module_.is_training();
+    for (const torch::jit::Module& module : module_.modules())
+      if (const auto slot = module.type()->findAttributeSlot("training"))
+        modes_.push_back({module._ivalue(), *slot, !keeps_modes || module.is_training()});
+  }
+
   /// A tensor of the module, and the value here that takes its place.
   struct Place {
     c10::intrusive_ptr<c10::ivalue::Object> owner;
@@ -230,6 +247,7 @@ class ScriptedLayer final : public SequenceLayer {
   std::int64_t num_outputs_;
   std::size_t num_inputs_ = 0;
   bool has_images_ = false;
+  std::vector<Mode> modes_;
   std::map<const at::TensorImpl*, at::Tensor*> known_;
   std::vector<Place> places_;
   std::vector<ListPlace> list_places_;

@@ -1,4 +1,6 @@
 // Scripted modules as networks, against the Python modules that they are of.
+#include <ATen/ops/randn.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -52,6 +54,21 @@ TEST_CASE("scripted modules train as in Python, and their weights go back by loa
   }
   testing::write_safetensors(directory / "ours.safetensors", ours);
   testing::run_reference(kScript, {"check", directory.path().string()});
+
+  const at::Tensor rows = at::randn({64, 4});
+  for (const auto& [file, norm_trains] : {std::pair("frozen_norm.pt", false), {"evaluation_but_dropout.pt", true}}) {
+    INFO(file);
+    const auto model = testing::ready_model(config_of(directory / file, false), {.shape = {4}, .num_classes = 4});
+    const at::Tensor running_mean = state_of(*model).at("norm.running_mean");
+    for (int round = 0; round < 2; ++round) {  // modes don't depend on what ran before
+      model->set_training(false);
+      CHECK(model->forward(rows).equal(model->forward(rows)));
+      model->set_training(true);
+      const at::Tensor before = running_mean.clone();
+      CHECK(!model->forward(rows).equal(model->forward(rows)));
+      CHECK(!running_mean.equal(before) == norm_trains);
+    }
+  }
 
   const auto refuse = [&](const std::string& file, const std::string& why) {
     const TorchScriptConfig config = config_of(directory / file, false);

@@ -76,6 +76,19 @@ class MapsFile(nn.Module):
         return x + torch.from_file("made_by_a_network", True, 4)
 
 
+class Modes(nn.Module):
+    """Has layers that differ between training and evaluation."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.dropout = nn.Dropout()
+
+    def forward(self, x):
+        return self.dropout(self.norm(self.linear(x)))
+
+
 @torch.jit.interface
 class Layer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -107,6 +120,12 @@ def write(directory):
     torch.jit.freeze(torch.jit.script(nn.Linear(4, 4).eval())).save(directory / "frozen.pt")
     torch.jit.script(nn.Sequential(nn.Linear(4, 4), MapsFile())).save(directory / "maps_file.pt")
     torch.jit.script(CallsInterface()).save(directory / "interface_maps_file.pt")
+    modes = Modes()
+    modes.norm.eval()
+    torch.jit.script(modes).save(directory / "frozen_norm.pt")
+    modes.eval()
+    modes.dropout.train()
+    torch.jit.script(modes).save(directory / "evaluation_but_dropout.pt")
     torch.export.save(torch.export.export(nn.Linear(4, 4), (torch.zeros(1, 4),)), directory / "exported.pt2")
     torch.save(nn.Linear(4, 4).state_dict(), directory / "weights.pt")
 
