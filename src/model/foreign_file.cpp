@@ -45,18 +45,14 @@ class Uncounted final : public runtime::FakeTensorAccount {
   void give_back(std::int64_t /*piece*/) override {}
 };
 
-/// Refuses the block's calls of what a network has no use for. Returns whether calls remain whose targets only the run
-/// knows: those of an interface's methods.
-bool refuse_in(const torch::jit::Block& block, const std::string& path) {
-  constexpr std::array<std::string_view, 6> kRefused = {"aten::from_file",      "aten::save",     "prim::PythonOp",
-                                                        "prim::profile_ivalue", "aten::set_data", "prim::fork"};
+/// Calls `look` with the block's operators. Returns whether there are calls whose targets only the run knows: those of
+/// an interface's methods.
+bool visit_block(const torch::jit::Block& block, const std::function<void(const torch::jit::Node&)>& look) {
   bool has_open_calls = false;
   for (const torch::jit::Node* node : block.nodes()) {
-    const std::string_view kind = node->kind().toQualString();
-    if (std::find(kRefused.begin(), kRefused.end(), kind) != kRefused.end())
-      throw core::Error(path + " is refused: it calls " + std::string(kind) + ", which is no part of a network");
+    look(*node);
     has_open_calls |= node->kind() == torch::jit::prim::CallMethod;
-    for (const torch::jit::Block* inner : node->blocks()) has_open_calls |= refuse_in(*inner, path);
+    for (const torch::jit::Block* inner : node->blocks()) has_open_calls |= visit_block(*inner, look);
   }
   return has_open_calls;
 }
@@ -97,12 +93,22 @@ void run_without_values(const std::function<void()>& work) {
   work();
 }
 
-void refuse_side_effects(const torch::jit::Method& forward, const std::string& path) {
+void visit_operators(const torch::jit::Method& forward, const std::function<void(const torch::jit::Node&)>& look) {
   const std::shared_ptr<torch::jit::Graph> graph = forward.graph()->copy();
   torch::jit::Inline(*graph);
-  if (!refuse_in(*graph->block(), path)) return;
+  if (!visit_block(*graph->block(), look)) return;
   for (torch::jit::Function* function : forward.raw_owner()->compilation_unit()->get_functions())
-    if (function->isGraphFunction()) refuse_in(*torch::jit::toGraphFunction(*function).graph()->block(), path);
+    if (function->isGraphFunction()) visit_block(*torch::jit::toGraphFunction(*function).graph()->block(), look);
+}
+
+void refuse_side_effects(const torch::jit::Method& forward, const std::string& path) {
+  constexpr std::array<std::string_view, 6> kRefused = {"aten::from_file",      "aten::save",     "prim::PythonOp",
+                                                        "prim::profile_ivalue", "aten::set_data", "prim::fork"};
+  visit_operators(forward, [&](const torch::jit::Node& node) {
+    const std::string_view kind = node.kind().toQualString();
+    if (std::find(kRefused.begin(), kRefused.end(), kind) != kRefused.end())
+      throw core::Error(path + " is refused: it calls " + std::string(kind) + ", which is no part of a network");
+  });
 }
 
 void tame_prints() {

@@ -34,6 +34,9 @@ class ForeignFile {
 /// Calls `work` with tensors that have neither memory nor values, so that even large networks take no time.
 void run_without_values(const std::function<void()>& work);
 
+/// Calls `look` with each operator that `forward` may run, those of what it calls among them.
+void visit_operators(const torch::jit::Method& forward, const std::function<void(const torch::jit::Node&)>& look);
+
 /// Refuses operators with side effects, which no network needs: a foreign file must not read or write others. Looks
 /// into what `forward` calls, too. An Error names `path` and the operator.
 void refuse_side_effects(const torch::jit::Method& forward, const std::string& path);

@@ -4,15 +4,14 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/runtime/jit_exception.h>
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -75,22 +74,64 @@ torch::jit::Module load(const ForeignFile& file) {
 }
 
 /// Throws if a mode was fixed by tracing, so that training and evaluation would be the same.
-void check_modes(const torch::jit::Method& forward, const std::string& path) {
-  const std::shared_ptr<torch::jit::Graph> graph = forward.graph()->copy();
-  torch::jit::Inline(*graph);
-  const std::function<void(torch::jit::Block*)> look = [&](torch::jit::Block* block) {
-    for (torch::jit::Node* node : block->nodes()) {
-      for (torch::jit::Block* inner : node->blocks()) look(inner);
-      const auto* schema = node->maybeSchema();
-      if (schema == nullptr) continue;
-      for (const char* name : {"training", "train"})
-        if (const auto place = schema->argumentIndexWithName(name); place && torch::jit::toIValue(node->input(*place)))
-          throw core::Error("model.path: " + path + ": the mode of " + node->kind().toQualString() +
-                            " was fixed when the module was traced")
-              .hint("torch.jit.script(module) keeps training and evaluation apart; torch.jit.trace doesn't");
+void check_modes(const torch::jit::Node& node, const std::string& path) {
+  const auto* schema = node.maybeSchema();
+  if (schema == nullptr) return;
+  for (const char* name : {"training", "train"})
+    if (const auto place = schema->argumentIndexWithName(name); place && torch::jit::toIValue(node.input(*place)))
+      throw core::Error("model.path: " + path + ": the mode of " + node.kind().toQualString() +
+                        " was fixed when the module was traced")
+          .hint("torch.jit.script(module) keeps training and evaluation apart; torch.jit.trace doesn't");
+}
+
+/// An attribute of a module, with the module's class.
+struct Attribute {
+  c10::ClassTypePtr owner;
+  std::string name;
+};
+
+/// Returns the module's attribute that a value is, or is a part or a view of.
+std::optional<Attribute> attribute_of(const torch::jit::Value* value) {
+  for (;;) {
+    const torch::jit::Node& node = *value->node();
+    if (node.kind() == torch::jit::prim::GetAttr) {
+      const auto owner = node.input(0)->type()->cast<c10::ClassType>();
+      if (owner && owner->is_module()) return Attribute{owner, node.s(torch::jit::attr::name)};
+    } else {
+      const auto* schema = node.maybeSchema();
+      const bool is_part = schema != nullptr && !schema->returns().empty() && schema->returns()[0].alias_info();
+      if (!is_part && node.kind() != torch::jit::prim::unchecked_cast) return std::nullopt;
     }
+    if (node.inputs().empty()) return std::nullopt;
+    value = node.input(0);
+  }
+}
+
+/// Throws if the operator changes an attribute that no checkpoint has, so that a resumed run would differ.
+void check_state(const torch::jit::Node& node, const std::string& path) {
+  const auto refuse = [&](const std::string& name) {
+    throw core::Error("model.path: " + path + ": forward() changes the attribute `" + name +
+                      "`, which no checkpoint would have")
+        .hint("keep it as a tensor that __init__ registers by register_buffer()");
   };
-  look(graph->block());
+  if (node.kind() == torch::jit::prim::SetAttr) {
+    const auto owner = node.input(0)->type()->cast<c10::ClassType>();
+    const std::string& name = node.s(torch::jit::attr::name);
+    if (owner && owner->is_module() && !owner->is_buffer(owner->getAttributeSlot(name))) refuse(name);
+    if (const auto attribute = attribute_of(node.input(0)); attribute && owner && !owner->is_module())
+      refuse(attribute->name);  // an object of a class that is no module
+    return;
+  }
+  const auto* schema = node.maybeSchema();
+  if (schema == nullptr) return;
+  for (std::size_t i = 0; i < std::min(schema->arguments().size(), node.inputs().size()); ++i) {
+    const c10::AliasInfo* alias = schema->arguments()[i].alias_info();
+    if (alias == nullptr || !alias->isWrite()) continue;
+    const auto attribute = attribute_of(node.input(i));
+    if (!attribute) continue;
+    const std::size_t slot = attribute->owner->getAttributeSlot(attribute->name);
+    if (!attribute->owner->is_buffer(slot) && !attribute->owner->is_parameter(slot)) refuse(attribute->name);
+  }
 }
 
 /// Runs the module on parameters and buffers of this layer.
@@ -104,7 +145,10 @@ class ScriptedLayer final : public SequenceLayer {
     num_inputs_ = forward->function().getSchema().arguments().size() - 1;  // without self
     if (num_inputs_ < 1) throw core::Error("model.path: " + path + ": forward() takes nothing; expected a tensor");
     refuse_side_effects(*forward, "model.path: " + path);
-    check_modes(*forward, path);
+    visit_operators(*forward, [&](const torch::jit::Node& node) {
+      check_modes(node, path);
+      check_state(node, path);
+    });
     find_modes();
     declare(module_, "");
     find_in_lists(module_);

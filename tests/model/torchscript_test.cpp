@@ -81,6 +81,14 @@ TEST_CASE("scripted modules train as in Python, and their weights go back by loa
   std::ofstream(directory / "text.pt") << "no archive";
   refuse("traced.pt", "was fixed when the module was traced");
   refuse("frozen.pt", "has no parameters to train");
+  for (const std::string kind : {"number", "list", "tensor"})
+    refuse("counts_in_" + kind + ".pt", "forward() changes the attribute `state`");
+  const auto counter =
+      testing::ready_model(config_of(directory / "counts_in_buffer.pt", false), {.shape = {4}, .num_classes = 4});
+  for (const double count : {1, 2}) {
+    counter->forward(rows);
+    for (const char* name : {"state", "changed"}) CHECK(state_of(*counter).at(name).item<double>() == count);
+  }
   refuse("maps_file.pt", "is refused: it calls aten::from_file");
   refuse("interface_maps_file.pt", "is refused: it calls aten::from_file");
   std::string weights = core::read_file(directory / "mobilenet_v3.pt");

@@ -89,6 +89,48 @@ class Modes(nn.Module):
         return self.dropout(self.norm(self.linear(x)))
 
 
+class Counts(nn.Module):
+    """Changes the attribute `state` in forward()."""
+
+    def __init__(self, state):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.state = state
+
+
+class CountsInNumber(Counts):
+    def forward(self, x):
+        self.state += 1
+        return self.linear(x) * self.state
+
+
+class CountsInList(Counts):
+    def forward(self, x):
+        self.state.append(1)
+        return self.linear(x) * len(self.state)
+
+
+class CountsInTensor(Counts):
+    def forward(self, x):
+        self.state[0].add_(1)
+        return self.linear(x) * self.state
+
+
+class CountsInBuffer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("state", torch.zeros(1))
+        self.register_buffer("changed", torch.zeros(1))
+
+    def forward(self, x):
+        self.state = self.state + 1
+        self.changed[0].add_(1)
+        seen = [x]
+        seen.append(x)
+        return self.linear(seen[1]) * self.state
+
+
 @torch.jit.interface
 class Layer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -120,6 +162,9 @@ def write(directory):
     torch.jit.freeze(torch.jit.script(nn.Linear(4, 4).eval())).save(directory / "frozen.pt")
     torch.jit.script(nn.Sequential(nn.Linear(4, 4), MapsFile())).save(directory / "maps_file.pt")
     torch.jit.script(CallsInterface()).save(directory / "interface_maps_file.pt")
+    counts = {"number": CountsInNumber(0), "list": CountsInList([1]), "tensor": CountsInTensor(torch.zeros(1)), "buffer": CountsInBuffer()}
+    for name, module in counts.items():
+        torch.jit.script(module).save(directory / f"counts_in_{name}.pt")
     modes = Modes()
     modes.norm.eval()
     torch.jit.script(modes).save(directory / "frozen_norm.pt")
