@@ -186,9 +186,13 @@ void QuantizedTraining::begin_step(std::int64_t step) {
   };
   const bool norms_rest = config_.freeze_batch_norm_step && step >= *config_.freeze_batch_norm_step;
   model_.visit_layers([&](const std::string&, model::Layer& layer) {
-    if (auto* unary = dynamic_cast<model::UnaryLayer*>(&layer))
-      if (auto* rounded = dynamic_cast<RoundedStandIn*>(unary->stand_in())) rounded->set_phase(phase);
-    if (norms_rest && dynamic_cast<model::BatchNorm*>(&layer) != nullptr) layer.set_training(false);
+    auto* unary = dynamic_cast<model::UnaryLayer*>(&layer);
+    auto* rounded = unary == nullptr ? nullptr : dynamic_cast<RoundedStandIn*>(unary->stand_in());
+    if (rounded != nullptr) rounded->set_phase(phase);
+    if (!norms_rest || dynamic_cast<model::BatchNorm*>(&layer) == nullptr) return;
+    const bool is_watching = rounded != nullptr && rounded->is_training();
+    layer.set_training(false);
+    if (rounded != nullptr) rounded->set_training(is_watching);  // freeze_observers_step says when its ranges stay
   });
 }
 

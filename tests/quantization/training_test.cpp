@@ -193,6 +193,29 @@ TEST_CASE("int8 gives what training for it saw", "[quantization]") {
   }
 }
 
+TEST_CASE("the range behind a BatchNorm moves on when its statistics rest", "[quantization][regression]") {
+  const std::unique_ptr<model::Model> model = model::build(resnet(), kImages);
+  QatConfig qat;
+  qat.freeze_batch_norm_step = 1;
+  QuantizedTraining training_of(*model, training(qat), layers_before_sums(resnet(), kImages));
+  model::materialize(*model, at::kCPU, 3, /*channels_last=*/true);
+  const auto count = [&](const std::string& wanted) {
+    std::int64_t found = -1;
+    model->visit_buffers([&](const std::string& name, model::TensorDecl& decl) {
+      if (name == "layer1.0.bn2." + wanted) found = decl.value.item<std::int64_t>();
+    });
+    return found;
+  };
+  const at::NoGradGuard no_grad;
+  for (std::int64_t step = 0; step < 3; ++step) {
+    model->set_training(true);  // as after an evaluation
+    training_of.begin_step(step);
+    model->forward(some_images(2));
+    CHECK(count("num_batches_tracked") == 1);
+    CHECK(count("output_rounding.num_seen") == step + 1);
+  }
+}
+
 TEST_CASE("a head that flattens its input has the levels of training, whatever calibration shows", "[quantization]") {
   model::ModelConfig config;
   config.network = model::NetworkConfig(model::MlpConfig{.hidden = {32}, .num_classes = 10});
