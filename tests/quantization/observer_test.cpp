@@ -58,6 +58,20 @@ TEST_CASE("without outliers all values are kept", "[quantization]") {
   }
 }
 
+TEST_CASE("a percentile is the share of values within both ends", "[quantization][regression]") {
+  const auto range_of_98 = [](const at::Tensor& values) {
+    Observer observer({.range = RangeFrom::percentile, .percentile = 98, .bits = 8});
+    observer.observe(values);
+    return observer.range();
+  };
+  const Range both = range_of_98(at::linspace(-1, 1, 20'000));
+  CHECK(both.low == Approx(-0.98).margin(0.005));
+  CHECK(both.high == Approx(0.98).margin(0.005));
+  const Range positive = range_of_98(at::linspace(0, 1, 20'000));
+  CHECK(positive.low == 0);
+  CHECK(positive.high == Approx(0.98).margin(0.005));
+}
+
 TEST_CASE("a histogram widens as values come, and loses none", "[quantization]") {
   Histogram histogram;
   histogram.add(at::linspace(-1, 1, 1000));

@@ -140,7 +140,8 @@ Range least_divergence_range(const Histogram& histogram, Range seen, std::int64_
 }
 
 Range percentile_range(const Histogram& histogram, Range seen, double percentile) {
-  const double outside = total(histogram.counts()) * (1 - percentile / 100);
+  const int num_ends = (seen.low < 0 ? 1 : 0) + (seen.high > 0 ? 1 : 0);  // an end at 0 cuts nothing
+  const double outside = total(histogram.counts()) * (1 - percentile / 100) / std::max(num_ends, 1);
   const auto edge = [&](std::int64_t from, std::int64_t step) {
     double passed = 0;
     std::int64_t bin = from;

@@ -65,7 +65,7 @@ Range least_error_range(const Histogram& histogram, Range seen, const ObserverOp
 /// The range whose levels keep the distribution best: https://on-demand.gputechconf.com/gtc/2017/presentation/
 /// s7310-8-bit-inference-with-tensorrt.pdf
 Range least_divergence_range(const Histogram& histogram, Range seen, std::int64_t bits);
-/// `percentile` of the values lie above its lower, and as many below its upper end.
+/// `percentile` percent of the values lie within the range. Each end but 0 cuts an equal share of the others.
 Range percentile_range(const Histogram& histogram, Range seen, double percentile);
 
 }  // namespace trainctl::quantization
