@@ -1,5 +1,6 @@
 // Networks that the experiment lists layer by layer.
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -37,10 +38,11 @@ std::vector<Shape> shapes_of(const LayersConfig& config, const Shape& input, con
 /// Projection of hidden values to the vocabulary: the last layer of a language model.
 class ListedVocabularyHead final : public VocabularyHead {
  public:
-  ListedVocabularyHead(const std::string& name, std::int64_t features, std::int64_t vocab_size, bool has_bias,
-                       double std)
-      : weight_(parameter(name + ".weight", {vocab_size, features}, Init::normal(0, std))),
-        bias_(has_bias ? &parameter(name + ".bias", {vocab_size}, Init::constant(0)) : nullptr) {}
+  /// Without first values of a bias there is none.
+  ListedVocabularyHead(const std::string& name, std::int64_t features, std::int64_t vocab_size, Init weight,
+                       std::optional<Init> bias)
+      : weight_(parameter(name + ".weight", {vocab_size, features}, weight)),
+        bias_(bias ? &parameter(name + ".bias", {vocab_size}, *bias) : nullptr) {}
 
   at::Tensor transform(const at::Tensor& hidden) override { return hidden; }
   at::Tensor weight() const override { return weight_; }
@@ -130,11 +132,13 @@ class LayerListModel final : public Model {
                         std::string(config.layers[last].layer.kind()))
           .hint("end model.layers with `linear`");
     const Shape& hidden = shapes[last - 1];
-    const double std = config.init == LayersInit::normal
-                           ? config.init_std
-                           : 1 / std::sqrt(static_cast<double>(3 * *hidden.features));  // torch.nn.Linear's variance
+    const bool is_normal = config.init == LayersInit::normal;
+    const Init weight = is_normal ? Init::normal(0, config.init_std)
+                                  : Init::uniform(1 / std::sqrt(static_cast<double>(*hidden.features)));
+    const Init bias = is_normal ? Init::constant(0) : weight;  // as in Linear
     const std::string name = layer_graph::name_of(config.layers[last], last);
-    auto& head = child<ListedVocabularyHead>("", name, *hidden.features, *shapes[last].features, linear->bias, std);
+    auto& head = child<ListedVocabularyHead>("", name, *hidden.features, *shapes[last].features, weight,
+                                             linear->bias ? std::optional(bias) : std::nullopt);
     add_vocabulary_head(name, head);
     making_.flops += 2.0 * static_cast<double>(*hidden.features * *shapes[last].features * *hidden.length);
   }

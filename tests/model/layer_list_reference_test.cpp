@@ -1,4 +1,5 @@
 // Networks as lists of layers against PyTorch's: those that configs/layers has, and lists of every other layer.
+#include <cmath>
 #include <functional>
 
 #include "config/parse.h"
@@ -108,6 +109,20 @@ TEST_CASE("lists of layers are what PyTorch makes of the same layers, and the ot
       {"language_model", language_model(), {.shape = {16}, .vocab_size = 50}}};
   for (testing::RecordedCase& one : cases) one.precision = testing::Precision::double_;
   testing::check_both_ways("torch_layers.py", cases);
+}
+
+TEST_CASE("the last layer of a listed language model begins as torch.nn.Linear", "[model][regression]") {
+  const auto model = testing::ready_model(language_model(), {.shape = {16}, .vocab_size = 50});
+  int num_seen = 0;
+  for (const NamedTensor& named : named_parameters(*model)) {
+    if (!named.name.starts_with("4.")) continue;
+    ++num_seen;
+    const double bound = 1 / std::sqrt(32.0);  // torch draws weight and bias from ± 1/√inputs, evenly
+    CHECK(testing::largest(named.tensor) <= bound);
+    CHECK(testing::largest(named.tensor) > 0.8 * bound);
+    CHECK(named.tensor.std().item<double>() == Approx(bound / std::sqrt(3.0)).epsilon(0.25));
+  }
+  CHECK(num_seen == 2);
 }
 
 TEST_CASE("each time of a repeat, and each layer with weights, is a block", "[model]") {
