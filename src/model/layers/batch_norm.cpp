@@ -94,33 +94,38 @@ struct SyncBatchNorm final : torch::autograd::Function<SyncBatchNorm> {
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const variable_list saved = context->get_saved_variables();
+    const at::Tensor& output_gradient = output_gradients[0];
     const at::Tensor& input = saved[0];
     const at::Tensor& weight = saved[1];
     const at::Tensor& mean = saved[2];
     const at::Tensor& variance = saved[3];
     const double eps = context->saved_data["eps"].toDouble();
     const double count = context->saved_data["count"].toDouble();
-    // Computes the gradient with constant statistics. The two sums give the part that comes through the statistics.
-    auto [gradient, weight_gradient, bias_gradient] =
-        at::native_batch_norm_backward(output_gradients[0], input, weight, mean, variance, /*save_mean=*/{},
-                                       /*save_invstd=*/{}, /*train=*/false, eps, {true, true, true});
+    const auto [unused, weight_gradient, bias_gradient] =
+        at::native_batch_norm_backward(output_gradient, input, weight, mean, variance, /*save_mean=*/{},
+                                       /*save_invstd=*/{}, /*train=*/false, eps, {false, true, true});
     at::Tensor sums = at::cat({weight_gradient, bias_gradient}).to(at::kDouble);  // [2 C]
     {
       const runtime::Span span(kExchangeSpan);
       static_cast<const Sum&>(*context->saved_data["sum"].toCapsule()).sum(sums);
     }
-    // The statistics don't depend on a placeholder.
-    if (!context->saved_data["counts"].toBool()) return {gradient, weight_gradient, bias_gradient, {}, {}, {}};
     const std::int64_t channels = input.size(1);
-    const at::Tensor inverse = at::rsqrt(variance.to(at::kDouble).add(eps));
-    const at::Tensor scale = weight.to(at::kDouble).mul(inverse).div_(-count);
-    const at::Tensor slope = scale.mul(inverse).mul_(sums.narrow(0, 0, channels));
-    const at::Tensor offset = scale.mul(sums.narrow(0, channels, channels)).sub_(slope.mul(mean));
     std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
     shape[1] = channels;
-    gradient.addcmul_(input, slope.to(input.scalar_type()).view(shape));
-    gradient.add_(offset.to(input.scalar_type()).view(shape));
-    return {gradient, weight_gradient, bias_gradient, {}, {}, {}};
+    const auto by_channel = [&](const at::Tensor& values) { return values.to(mean.scalar_type()).view(shape); };
+    const at::Tensor inverse = at::rsqrt(variance.to(at::kDouble).add(eps));
+    const at::Tensor scale = weight.to(at::kDouble).mul(inverse);
+    // The gradient with constant statistics is that of a placeholder, on which they don't depend.
+    if (!context->saved_data["counts"].toBool())
+      return {
+          output_gradient.mul(by_channel(scale)).to(input.scalar_type()), weight_gradient, bias_gradient, {}, {}, {}};
+    const at::Tensor share = scale.div(-count);
+    const at::Tensor slope = share.mul(inverse).mul_(sums.narrow(0, 0, channels));
+    const at::Tensor offset = share.mul(sums.narrow(0, channels, channels));
+    // Sums of opposite terms: in float, of centred values, and rounded to the input's type once.
+    const at::Tensor gradient = input.sub(by_channel(mean)).mul_(by_channel(slope)).add_(by_channel(offset));
+    gradient.addcmul_(output_gradient, by_channel(scale));
+    return {gradient.to(input.scalar_type()), weight_gradient, bias_gradient, {}, {}, {}};
   }
 
  private:
