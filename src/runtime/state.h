@@ -71,6 +71,7 @@ class PrefixedState final : public State {
     inner_.part(prefix_ + name, stretch, whole);
   }
   bool has(const std::string& name) override { return inner_.has(prefix_ + name); }
+  void begins_anew(const std::string& name) override { inner_.begins_anew(prefix_ + name); }
   void integer(const std::string& name, std::int64_t& value) override { inner_.integer(prefix_ + name, value); }
   void number(const std::string& name, double& value) override { inner_.number(prefix_ + name, value); }
   void text(const std::string& name, std::string& value) override { inner_.text(prefix_ + name, value); }

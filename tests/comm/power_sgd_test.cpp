@@ -146,7 +146,7 @@ TEST_CASE("what powersgd leaves out of a sum comes later, and a step that isn't 
         }) == no_errors(2));
 }
 
-TEST_CASE("sharing powersgd's errors keeps their sum and makes them equal", "[comm]") {
+TEST_CASE("sharing what powersgd hasn't sent keeps its sum and makes members equal", "[comm]") {
   const auto groups = thread_groups(2, 20s);
   std::vector<at::Tensor> before(2);
   std::vector<at::Tensor> after(2);
@@ -155,13 +155,52 @@ TEST_CASE("sharing powersgd's errors keeps their sum and makes them equal", "[co
           Sloped sloped(*groups[index], {{"a", {24, 24}}}, {.rank = 1});
           const at::Tensor slope = at::full({24, 24}, 1.0, at::kDouble).cumsum(0).cumsum(1).mul(member + 0.3).sin();
           sloped.step([&](const std::string&) { return slope; });
-          before[index] = MapState::of(sloped.reducer()).tensors.at("error.a");
+          before[index] = MapState::of(sloped.reducer()).tensors.at("unsent.a");
           sloped.reducer().share_state();
-          after[index] = MapState::of(sloped.reducer()).tensors.at("error.a");
+          after[index] = MapState::of(sloped.reducer()).tensors.at("unsent.a");
         }) == no_errors(2));
   CHECK(gap(before[0], before[1]) > 0.1);
   CHECK(at::equal(after[0], after[1]));
   CHECK(gap(before[0].add(before[1]), after[0].mul(2)) < 1e-12);
+}
+
+/// Sums of a gradient over `num_members`, step by step from `first` to `last`. `state` is that of the step before, and
+/// becomes that of the last one.
+std::vector<at::Tensor> sums_of_steps(std::int64_t num_members, std::int64_t first, std::int64_t last,
+                                      MapState& state) {
+  const auto groups = thread_groups(num_members, 20s);
+  std::vector<at::Tensor> sums;
+  MapState after;
+  CHECK(on_threads(num_members, [&](std::int64_t member) {
+          Sloped sloped(*groups[static_cast<std::size_t>(member)], {{"a", {24, 24}}}, {.rank = 1});
+          MapState own = state;
+          own.restore_into(sloped.reducer());
+          // The members' shares differ, and add up to the same gradient for any number of members.
+          const double share = 2.0 * static_cast<double>(member + 1) / static_cast<double>(num_members) /
+                               static_cast<double>(num_members + 1);
+          const at::Tensor whole = at::full({24, 24}, 0.1, at::kDouble).cumsum(0).cumsum(1);
+          for (std::int64_t step = first; step <= last; ++step) {
+            sloped.step([&](const std::string&) { return whole.mul(static_cast<double>(step)).sin().mul(share); });
+            if (member == 0) sums.push_back(sloped.gradient("a").clone());
+            sloped.zero();
+          }
+          sloped.reducer().share_state();
+          if (member == 0) after = MapState::of(sloped.reducer());
+        }) == no_errors(num_members));
+  state = after;
+  return sums;
+}
+
+TEST_CASE("powersgd goes on as before with another number of members", "[comm][regression]") {
+  MapState uninterrupted;
+  const std::vector<at::Tensor> expected = sums_of_steps(2, 1, 6, uninterrupted);
+  for (const auto& [before, after] : {std::pair{2, 4}, {4, 2}, {2, 3}}) {
+    CAPTURE(before, after);
+    MapState state;
+    sums_of_steps(before, 1, 3, state);
+    const std::vector<at::Tensor> resumed = sums_of_steps(after, 4, 6, state);
+    for (std::size_t i = 0; i < resumed.size(); ++i) CHECK(gap(resumed[i], expected[3 + i]) < 1e-9);
+  }
 }
 
 }  // namespace

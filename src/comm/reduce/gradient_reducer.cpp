@@ -107,7 +107,7 @@ class C10dReducer final : public GradientReducer {
   }
 
   void share_state() override {
-    if (power_sgd_ != nullptr) power_sgd_->share_errors();
+    if (power_sgd_ != nullptr) power_sgd_->share_unsent();
   }
   void visit_state(runtime::State& state) override {
     if (power_sgd_ != nullptr) power_sgd_->visit_state(state);

@@ -91,7 +91,7 @@ PowerSgd::PowerSgd(c10::intrusive_ptr<c10d::ProcessGroup> processes, const std::
     const std::int64_t columns = tensor.numel() / tensor.size(0);
     const at::TensorOptions like = tensor.options().requires_grad(false);
     auto matrix = std::make_unique<Matrix>(Matrix{
-        .name = parameter.name, .rank = rank, .error = at::zeros(tensor.sizes(), like), .q = at::empty({0}, like)});
+        .name = parameter.name, .rank = rank, .unsent = at::zeros(tensor.sizes(), like), .q = at::empty({0}, like)});
     at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(
         runtime::mix(runtime::key_of("powersgd"), runtime::key_of(parameter.name)));
     matrix->q = at::empty({columns, rank}, like.device(at::kCPU)).normal_(0, 1, generator).to(tensor.device());
@@ -133,6 +133,7 @@ at::Tensor PowerSgd::parseHookResult(const c10::IValue& result) {
 }
 
 PowerSgd::UnderWay PowerSgd::begin(c10d::GradBucket& bucket) {
+  const auto size = static_cast<double>(processes_->getSize());
   UnderWay begun{.buffer = bucket.getBuffer()};
   std::vector<c10::Device> devices;
   if (!begun.buffer.is_cpu()) devices.push_back(begun.buffer.device());
@@ -150,7 +151,7 @@ PowerSgd::UnderWay PowerSgd::begin(c10d::GradBucket& bucket) {
       continue;
     }
     Matrix& matrix = *found->second;
-    const at::Tensor input = as_matrix(gradients[i]).add(as_matrix(matrix.error));
+    const at::Tensor input = as_matrix(gradients[i]).add(as_matrix(matrix.unsent), 1 / size);
     begun.compressed.push_back({.matrix = &matrix, .gradient = gradients[i], .input = input, .p = {}, .q = {}});
     p_shapes.push_back({input.size(0), matrix.rank});
     q_shapes.push_back({input.size(1), matrix.rank});
@@ -192,8 +193,8 @@ void PowerSgd::finish(UnderWay& bucket) {
     one.gradient.copy_(sum.view(one.gradient.sizes()));
     // A non-finite step is skipped, so later steps must not start from its values.
     const at::Tensor is_finite = sum.sum().isfinite();
-    const at::Tensor missed = one.input.sub(sum, 1 / size).view(matrix.error.sizes());
-    matrix.error.copy_(at::where(is_finite, missed, matrix.error));
+    const at::Tensor missed = one.input.mul(size).sub_(sum).view(matrix.unsent.sizes());
+    matrix.unsent.copy_(at::where(is_finite, missed, matrix.unsent));
     matrix.q.copy_(at::where(is_finite, one.q, matrix.q));
   }
   std::int64_t begin = 0;
@@ -204,18 +205,23 @@ void PowerSgd::finish(UnderWay& bucket) {
   bucket.done->markCompleted(c10::IValue(std::vector<at::Tensor>{bucket.buffer}));
 }
 
-void PowerSgd::share_errors() {
+void PowerSgd::share_unsent() {
   if (num_reductions_ <= options_.start_step) return;
   const at::NoGradGuard no_grad;
   for (const std::unique_ptr<Matrix>& matrix : matrices_) {
-    if (const c10::intrusive_ptr<c10d::Work> summing = start_sum(matrix->error)) summing->wait();
-    matrix->error.div_(static_cast<double>(processes_->getSize()));
+    if (const c10::intrusive_ptr<c10d::Work> summing = start_sum(matrix->unsent)) summing->wait();
+    matrix->unsent.div_(static_cast<double>(processes_->getSize()));
   }
 }
 
 void PowerSgd::visit_state(runtime::State& state) {
+  if (matrices_.empty()) return;
+  if (!state.has("unsent")) {  // saved by a process alone, or by a version that kept each member's error
+    state.begins_anew("power_sgd");
+    return;
+  }
   for (const std::unique_ptr<Matrix>& matrix : matrices_) {
-    state.tensor("error." + matrix->name, matrix->error);
+    state.tensor("unsent." + matrix->name, matrix->unsent);
     state.tensor("q." + matrix->name, matrix->q);
   }
   state.integer("num_reductions", num_reductions_);

@@ -29,21 +29,21 @@ class PowerSgd final : public c10d::CommHookInterface {
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
   at::Tensor parseHookResult(const c10::IValue& result) override;
 
-  /// The members' errors become their mean. Only their sum has a say in what comes.
-  void share_errors();
+  /// Gives all members the mean of `unsent`, which is the whole of what the next sums add.
+  void share_unsent();
   void visit_state(runtime::State& state);
 
  private:
   struct Matrix {
     std::string name;
     std::int64_t rank = 0;
-    at::Tensor error;  // as the parameter
-    at::Tensor q;      // [m, r]
+    at::Tensor unsent;  // as the parameter: members times the error, so that the mean suits any number of members
+    at::Tensor q;       // [m, r]
   };
   struct Compressed {
     Matrix* matrix = nullptr;
     at::Tensor gradient;  // in the bucket
-    at::Tensor input;     // [n, m]: the gradient and the error
+    at::Tensor input;     // [n, m]: the gradient and the member's error
     at::Tensor p;         // [n, r], of the bucket's
     at::Tensor q;         // [m, r], of the bucket's
   };
