@@ -34,9 +34,11 @@ struct HeartbeatMonitor::Shared {
   std::int64_t doing_since_step = 0;             // self.doing is cleared after a later step
   std::vector<RankStatus> standings;             // status of all ranks; beat 0: no heartbeat yet
   Clock::time_point last_answer = Clock::now();  // when the store last answered the thread
-  std::vector<Clock::time_point> heard;          // when each rank's beat last changed
-  std::vector<char> is_there;                    // whether the rank's status is in the store; monitor thread only
-  std::size_t asked_next = 0;                    // next rank to look up in the store; monitor thread only
+  core::Clock now;
+  core::TimePoint last_reading;
+  std::vector<core::TimePoint::duration> silence;  // of each rank, up to the last reading
+  std::vector<char> is_there;                      // whether the rank's status is in the store; monitor thread only
+  std::size_t asked_next = 0;                      // next rank to look up in the store; monitor thread only
   std::optional<Failure> first;
   std::mutex watchers_mutex;  // held while watchers run
   Watchers watchers;
@@ -47,7 +49,7 @@ struct HeartbeatMonitor::Shared {
   void beat();
   void read_first_failure();
   void read_standings();
-  void note(const RankStatus& standing);
+  void note(const std::vector<RankStatus>& read);
   std::chrono::milliseconds reading_period() const {
     // One read returns as many values as there are ranks.
     return std::chrono::milliseconds(std::max<std::int64_t>(500, 10 * world_size));
@@ -156,19 +158,29 @@ void HeartbeatMonitor::Shared::read_standings() {
   for (std::size_t rank = 0; rank < is_there.size(); ++rank)
     if (is_there[rank] != 0) keys.push_back(standing_key(static_cast<std::int64_t>(rank)));
   if (keys.empty()) return;
-  for (const std::vector<std::uint8_t>& value : store->multiGet(keys)) note(standing_from_json(to_text(value)));
+  std::vector<RankStatus> read;
+  for (const std::vector<std::uint8_t>& value : store->multiGet(keys))
+    read.push_back(standing_from_json(to_text(value)));
+  note(read);
 }
 
-void HeartbeatMonitor::Shared::note(const RankStatus& standing) {
+void HeartbeatMonitor::Shared::note(const std::vector<RankStatus>& read) {
   const std::lock_guard lock(mutex);
-  const auto index = static_cast<std::size_t>(standing.rank);
-  if (standings[index].beat != standing.beat) heard[index] = Clock::now();
-  standings[index] = standing;
+  // After a longer gap this process was stopped, and maybe the whole job: the others had no time to beat either.
+  const core::TimePoint reading = now();
+  const auto passed = std::min<core::TimePoint::duration>(reading - last_reading, 2 * reading_period());
+  last_reading = reading;
+  for (core::TimePoint::duration& silent : silence) silent += passed;
+  for (const RankStatus& standing : read) {
+    const auto index = static_cast<std::size_t>(standing.rank);
+    if (standings[index].beat != standing.beat) silence[index] = {};
+    standings[index] = standing;
+  }
 }
 
 HeartbeatMonitor::HeartbeatMonitor(c10::intrusive_ptr<c10d::Store> store, RankStatus self, std::int64_t world_size,
-                                   std::shared_ptr<FlightRecorder> journal, std::chrono::milliseconds answer_timeout)
-    : answer_timeout_(answer_timeout), shared_(std::make_shared<Shared>()) {
+                                   std::shared_ptr<FlightRecorder> journal, const HeartbeatOptions& options)
+    : answer_timeout_(options.answer_timeout), shared_(std::make_shared<Shared>()) {
   shared_->store = std::move(store);
   shared_->world_size = world_size;
   shared_->journal = std::move(journal);
@@ -179,7 +191,9 @@ HeartbeatMonitor::HeartbeatMonitor(c10::intrusive_ptr<c10d::Store> store, RankSt
     shared_->standings[static_cast<std::size_t>(rank)].host = "an unknown host";
   }
   shared_->is_there.resize(static_cast<std::size_t>(world_size));
-  shared_->heard.assign(static_cast<std::size_t>(world_size), Clock::now());
+  shared_->now = options.now;
+  shared_->last_reading = shared_->now();
+  shared_->silence.resize(static_cast<std::size_t>(world_size));
   std::packaged_task<void()> loop([shared = shared_] { shared->run(); });
   ended_ = loop.get_future();
   std::thread(std::move(loop)).detach();
@@ -192,7 +206,7 @@ HeartbeatMonitor::~HeartbeatMonitor() {
     shared_->is_left = true;
   }
   shared_->wake.notify_all();
-  ended_.wait_for(kAnswerTimeout);
+  ended_.wait_for(kGoodbyeTimeout);
 }
 
 void HeartbeatMonitor::post(Task task) {
@@ -230,10 +244,12 @@ std::vector<RankStatus> HeartbeatMonitor::last_standings() const {
 
 std::vector<std::int64_t> HeartbeatMonitor::silent_for(std::chrono::milliseconds limit) const {
   const std::lock_guard lock(shared_->mutex);
+  const auto longest = std::max(limit, 3 * shared_->reading_period());
   std::vector<std::int64_t> silent;
-  for (std::size_t rank = 0; rank < shared_->heard.size(); ++rank)
-    if (shared_->standings[rank].status == RankStatus::Status::running && Clock::now() - shared_->heard[rank] > limit)
-      silent.push_back(static_cast<std::int64_t>(rank));
+  for (const RankStatus& standing : shared_->standings)
+    if (standing.rank != shared_->self.rank && standing.status == RankStatus::Status::running &&
+        shared_->silence[static_cast<std::size_t>(standing.rank)] > longest)
+      silent.push_back(standing.rank);
   return silent;
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "comm/health/rank_status.h"
+#include "core/clock.h"
 
 namespace trainctl::comm {
 
@@ -25,12 +26,16 @@ struct StoreError {
   Evidence::Store state;
 };
 
+struct HeartbeatOptions {
+  std::chrono::milliseconds answer_timeout{2000};  // how long the store may stay silent before ask() gives up
+  core::Clock now = &core::steady_now;             // measures the other ranks' silence
+};
+
 class HeartbeatMonitor {
  public:
-  /// `store`: a connection that nobody else uses. `self`: who this rank is. `answer_timeout`: how long the store may
-  /// stay silent before ask() gives up.
+  /// `store`: a connection that nobody else uses. `self`: who this rank is.
   HeartbeatMonitor(c10::intrusive_ptr<c10d::Store> store, RankStatus self, std::int64_t world_size,
-                   std::shared_ptr<FlightRecorder> journal, std::chrono::milliseconds answer_timeout = kAnswerTimeout);
+                   std::shared_ptr<FlightRecorder> journal, const HeartbeatOptions& options = {});
   HeartbeatMonitor(const HeartbeatMonitor&) = delete;
   HeartbeatMonitor& operator=(const HeartbeatMonitor&) = delete;
   /// Says goodbye. Where the store hangs, the thread is left behind.
@@ -59,7 +64,8 @@ class HeartbeatMonitor {
   std::vector<RankStatus> standings();
   /// Returns the status of all ranks that was last read from the store.
   std::vector<RankStatus> last_standings() const;
-  /// Ranks without a sign of life for longer than `limit`.
+  /// Returns the other ranks of which the readings over more than `limit` show no sign of life. The limit is at least
+  /// three periods between readings. Time in which this process was stopped counts as two periods at most.
   std::vector<std::int64_t> silent_for(std::chrono::milliseconds limit) const;
   std::optional<Failure> first_failure() const;
   /// Tells everyone unless another was told before; returns the one that was first.
@@ -80,7 +86,7 @@ class HeartbeatMonitor {
   using Clock = std::chrono::steady_clock;
   using Task = std::function<void(c10d::Store&)>;
   static constexpr std::chrono::milliseconds kBeat{100};
-  static constexpr std::chrono::milliseconds kAnswerTimeout{2000};
+  static constexpr std::chrono::milliseconds kGoodbyeTimeout{2000};
 
   /// What the thread and its owner share; the thread may outlive the owner.
   struct Shared;
