@@ -44,16 +44,15 @@ std::uint64_t FlightRecorder::begin(const std::string& group, const std::string&
           .begin = now_()};
   if (num_under_way_++ == 0) busy_since_ = last.begin;
   last_begin_ = last.begin;
+  if (events_.size() >= kNumEvents) {
+    const auto oldest_ended = std::find_if(events_.begin(), events_.end(), [](const auto& event) {
+      return event.second.state != CollectiveEvent::State::under_way;
+    });
+    if (oldest_ended != events_.end()) events_.erase(oldest_ended);
+  }
   const std::uint64_t ticket = num_begun_++;
-  if (ring_.size() < kNumEvents)
-    ring_.push_back(last);
-  else
-    ring_[ticket % kNumEvents] = last;
+  events_.emplace_hint(events_.end(), ticket, last);
   return ticket;
-}
-
-CollectiveEvent* FlightRecorder::find(std::uint64_t ticket) {
-  return ticket + kNumEvents < num_begun_ ? nullptr : &ring_[ticket % kNumEvents];
 }
 
 void FlightRecorder::count_ended(core::TimePoint now) {
@@ -96,13 +95,14 @@ const CollectiveEvent* FlightRecorder::end(std::uint64_t ticket, CollectiveEvent
   when_overdue_.erase(ticket);
   const core::TimePoint now = now_();
   count_ended(now);
-  CollectiveEvent* const event = find(ticket);
-  if (event == nullptr) return nullptr;
-  event->state = state;
-  event->end = now;
-  event->error = error;
-  if (CollectiveEvent& last = last_[event->group]; last.sequence == event->sequence) last = *event;
-  return event;
+  const auto found = events_.find(ticket);
+  if (found == events_.end()) return nullptr;
+  CollectiveEvent& event = found->second;
+  event.state = state;
+  event.end = now;
+  event.error = error;
+  if (CollectiveEvent& last = last_[event.group]; last.sequence == event.sequence) last = event;
+  return &event;
 }
 
 std::optional<CollectiveEvent> FlightRecorder::first_failure() const {
@@ -112,8 +112,8 @@ std::optional<CollectiveEvent> FlightRecorder::first_failure() const {
 
 bool FlightRecorder::any_under_way() const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(ring_.begin(), ring_.end(),
-                     [](const CollectiveEvent& event) { return event.state == CollectiveEvent::State::under_way; });
+  return std::any_of(events_.begin(), events_.end(),
+                     [](const auto& event) { return event.second.state == CollectiveEvent::State::under_way; });
 }
 
 std::map<std::string, CollectiveEvent> FlightRecorder::last() const {
@@ -123,8 +123,9 @@ std::map<std::string, CollectiveEvent> FlightRecorder::last() const {
 
 void FlightRecorder::when_overdue(std::uint64_t ticket, std::function<void(const std::string&)> give_up) {
   const std::lock_guard lock(mutex_);
-  const CollectiveEvent* event = find(ticket);
-  if (event != nullptr && event->state == CollectiveEvent::State::under_way) when_overdue_[ticket] = std::move(give_up);
+  const auto found = events_.find(ticket);
+  if (found != events_.end() && found->second.state == CollectiveEvent::State::under_way)
+    when_overdue_[ticket] = std::move(give_up);
 }
 
 bool FlightRecorder::fail_overdue(std::chrono::milliseconds limit, const std::string& reason) {
@@ -133,8 +134,7 @@ bool FlightRecorder::fail_overdue(std::chrono::milliseconds limit, const std::st
   {
     const std::lock_guard lock(mutex_);
     const core::TimePoint now = now_();
-    for (std::uint64_t ticket = num_begun_ - ring_.size(); ticket < num_begun_; ++ticket) {
-      CollectiveEvent& event = ring_[ticket % kNumEvents];
+    for (auto& [ticket, event] : events_) {
       if (event.state != CollectiveEvent::State::under_way || now - event.begin <= limit) continue;
       event.state = CollectiveEvent::State::failed;
       event.end = now;
@@ -152,8 +152,7 @@ std::string FlightRecorder::text() const {
   const std::lock_guard lock(mutex_);
   const core::TimePoint now = now_();
   std::string lines;
-  for (std::uint64_t i = num_begun_ - ring_.size(); i < num_begun_; ++i) {
-    const CollectiveEvent& event = ring_[i % kNumEvents];
+  for (const auto& [ticket, event] : events_) {
     const bool ended = event.state != CollectiveEvent::State::under_way;
     lines += "step " + std::to_string(event.step) + ": " + describe(event) + ", " +
              core::format_duration(seconds(now - event.begin)) + " ago, " +

@@ -1,5 +1,5 @@
-// What this rank's collectives are doing: per group how far it is, and a ring of the last ones, for the report of a
-// hang. Every thread may call it.
+// What this rank's collectives are doing: per group how far it is, those under way and the last ones that ended, for
+// the report of a hang. Every thread may call it.
 #pragma once
 
 #include <chrono>
@@ -61,13 +61,12 @@ class FlightRecorder {
   void waited_since_last_begin();
   /// Since the last call.
   CommunicationTime take_time();
-  /// The ring as lines of text, oldest first.
+  /// Returns the collectives as lines of text, oldest first.
   std::string text() const;
 
  private:
   static constexpr std::size_t kNumEvents = 256;
 
-  CollectiveEvent* find(std::uint64_t ticket);
   /// Returns null if the event is no longer kept.
   const CollectiveEvent* end(std::uint64_t ticket, CollectiveEvent::State state, const std::string& error = "");
   void count_ended(core::TimePoint now);
@@ -76,7 +75,7 @@ class FlightRecorder {
   mutable std::mutex mutex_;
   std::int64_t step_ = 0;
   std::uint64_t num_begun_ = 0;
-  std::vector<CollectiveEvent> ring_;  // event number t at t % kNumEvents
+  std::map<std::uint64_t, CollectiveEvent> events_;  // by ticket; more than kNumEvents only if so many are under way
   std::map<std::string, CollectiveEvent> last_;
   std::optional<CollectiveEvent> first_failure_;
   std::map<std::uint64_t, std::function<void(const std::string&)>> when_overdue_;  // of those under way
