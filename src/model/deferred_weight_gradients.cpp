@@ -2,8 +2,9 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
 
 #include <mutex>
 #include <utility>
@@ -19,12 +20,28 @@ struct DeferredWeightGradients::Queue {
 
 /// A layer whose graph is cut off from that around it, so that a backward pass can go through it to the input alone.
 struct DeferredWeightGradients::Product final : torch::autograd::Function<Product> {
-  /// What one call keeps. Lives in the graph, and then in the queue.
+  /// What one call keeps. Lives in the graph, and then in the queue. It holds edges of the cut graph, and no value of
+  /// input or output. Only the graph saves values, so that activation checkpointing can drop them.
   struct Call final : torch::CustomClassHolder {
-    at::Tensor input;
-    at::Tensor output;
+    torch::autograd::Edge input;  // invalid: it needs no gradient
+    torch::autograd::Edge output;
     std::vector<at::Tensor> weights;
     std::shared_ptr<Queue> queue;
+
+    torch::autograd::variable_list run(const at::Tensor& gradient, const torch::autograd::edge_list& wanted,
+                                       bool keeps_graph, bool accumulates) const {
+      return torch::autograd::Engine::get_default_engine().execute({output}, {gradient}, keeps_graph,
+                                                                   /*create_graph=*/false, accumulates, wanted);
+    }
+    at::Tensor input_gradient(const at::Tensor& gradient) const {
+      if (!input.is_valid()) return {};
+      return run(gradient, {input}, /*keeps_graph=*/true, /*accumulates=*/false).front();
+    }
+    void add_weight_gradients(const at::Tensor& gradient) const {
+      torch::autograd::edge_list wanted;
+      for (const at::Tensor& weight : weights) wanted.push_back(torch::autograd::impl::gradient_edge(weight));
+      run(gradient, wanted, /*keeps_graph=*/false, /*accumulates=*/true);
+    }
   };
 
   /// `anchor`, which requires a gradient and gets none, lets the output require one where the input doesn't.
@@ -32,10 +49,15 @@ struct DeferredWeightGradients::Product final : torch::autograd::Function<Produc
                             const std::function<at::Tensor(const at::Tensor&)>& compute,
                             const c10::intrusive_ptr<Call>& call) {
     const at::AutoGradMode with_graph(true);
-    call->input = input.detach().requires_grad_(input.requires_grad());
-    call->output = compute(call->input);
+    at::Tensor inner = input.detach();
+    // A leaf's node would hold the value of the input.
+    if (input.requires_grad())
+      torch::autograd::create_gradient_edge(inner, std::make_shared<torch::autograd::Identity>());
+    const at::Tensor output = compute(inner);
+    if (input.requires_grad()) call->input = torch::autograd::impl::gradient_edge(inner);
+    call->output = torch::autograd::impl::gradient_edge(output);
     context->saved_data["call"] = c10::IValue::make_capsule(call);
-    return call->output.detach();
+    return output.detach();
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
@@ -43,14 +65,9 @@ struct DeferredWeightGradients::Product final : torch::autograd::Function<Produc
     const auto capsule = context->saved_data.at("call").toCapsule();
     const auto call = c10::static_intrusive_pointer_cast<Call>(capsule);
     context->saved_data.clear();
-    at::Tensor input_gradient;
-    if (call->input.requires_grad())
-      input_gradient =
-          torch::autograd::grad({call->output}, {call->input}, {gradients[0]}, /*retain_graph=*/true).front();
+    const at::Tensor input_gradient = call->input_gradient(gradients[0]);
     const std::lock_guard lock(call->queue->mutex);
-    call->queue->work.push_back([call, gradient = gradients[0]] {
-      call->output.backward(gradient, /*retain_graph=*/false, /*create_graph=*/false, call->weights);
-    });
+    call->queue->work.push_back([call, gradient = gradients[0]] { call->add_weight_gradients(gradient); });
     return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
