@@ -89,17 +89,19 @@ class Region::Slot final : public torch::autograd::SavedVariableHooks {
   explicit Slot(std::shared_ptr<Region> region) : region_(std::move(region)) {}
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
-  ~Slot() override { region_->release(index_); }
+  ~Slot() override {
+    if (index_) region_->release(*index_);
+  }
 
   void call_pack_hook(const at::Tensor& tensor) override {
     index_ = region_->saved_.size();
     region_->saved_.push_back({.dtype = tensor.scalar_type(), .numel = tensor.numel()});
   }
-  at::Tensor call_unpack_hook() override { return region_->value(index_); }
+  at::Tensor call_unpack_hook() override { return region_->value(index_.value()); }
 
  private:
   std::shared_ptr<Region> region_;
-  std::size_t index_ = 0;
+  std::optional<std::size_t> index_;  // none: autograd packed no tensor, as with numbers
 };
 
 class Region::FirstRun final : public SavedTensorPolicy, public CostlyOperatorPolicy {

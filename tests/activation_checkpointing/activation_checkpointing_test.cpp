@@ -2,6 +2,7 @@
 #include "activation_checkpointing/activation_checkpointing.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
@@ -14,6 +15,8 @@
 #include <thread>
 
 #include "activation_checkpointing/networks.h"
+#include "activation_checkpointing/region.h"
+#include "activation_checkpointing/saved_tensors.h"
 #include "core/error.h"
 #include "runtime/memory.h"
 #include "runtime/sample_randomness.h"
@@ -147,6 +150,18 @@ std::map<std::string, int> runs_of_blocks(model::Model& model, const model::Mode
       });
   testing::loss_of(model, input).backward();
   return runs;
+}
+
+TEST_CASE("a number as an operand takes no place among the saved tensors", "[activation_checkpointing][regression]") {
+  install_saved_tensor_hooks();
+  const model::Passage passage = [](const at::Tensor& input, const model::SequenceContext&) {
+    const at::Tensor two = at::full({}, 2.0, at::kDouble);
+    two.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return input.sin().mul(two);
+  };
+  const at::Tensor input = at::ones({3}).requires_grad_(true);
+  run_recomputed(passage, input, {}, {}).sum().backward();
+  CHECK(input.grad().allclose(input.detach().cos().mul(2)));
 }
 
 TEST_CASE("blocks are recomputed through the block runner, the last one never", "[activation_checkpointing]") {
