@@ -1,6 +1,6 @@
 #include "runtime/meta_operators.h"
 
-#include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -11,6 +11,7 @@
 #include <torch/library.h>
 
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -29,6 +30,19 @@ Tensor like_if(bool wanted, const Tensor& tensor) {
   return wanted ? at::empty_like(tensor) : Tensor();
 }
 
+Tensor in_suggested_format(const Tensor& tensor) {
+  return at::empty(tensor.sizes(), tensor.options().memory_format(tensor.suggest_memory_format()));
+}
+
+/// Returns what an operator on the elements of broadcast operands makes, in the order of their strides.
+Tensor elementwise(std::initializer_list<Tensor> operands, at::ScalarType type) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).check_all_same_dtype(false).declare_static_dtype(type);
+  config.add_owned_output(Tensor());
+  for (const Tensor& operand : operands) config.add_owned_const_input(operand);
+  return config.build().output();
+}
+
 // ---- convolution
 
 struct Window {
@@ -44,10 +58,10 @@ struct Window {
 };
 
 at::MemoryFormat image_format(const Tensor& input, const Tensor& weight) {
-  if (input.dim() != 4) return at::MemoryFormat::Contiguous;
-  const bool is_last = input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
-                       weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
-  return is_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  if (input.dim() != 4 && input.dim() != 5) return at::MemoryFormat::Contiguous;
+  const at::MemoryFormat last = input.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+  const bool is_last = input.suggest_memory_format() == last || weight.suggest_memory_format() == last;
+  return is_last ? last : at::MemoryFormat::Contiguous;
 }
 
 Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTensor&, at::IntArrayRef stride,
@@ -81,7 +95,8 @@ at::TensorOptions statistics(const Tensor& input) {
 Three native_batch_norm(const Tensor& input, const OptionalTensor&, const OptionalTensor&, const OptionalTensor&,
                         const OptionalTensor&, bool training, double, double) {
   const std::int64_t channels = training ? input.size(1) : 0;
-  return {at::empty_like(input), at::empty({channels}, statistics(input)), at::empty({channels}, statistics(input))};
+  return {in_suggested_format(input), at::empty({channels}, statistics(input)),
+          at::empty({channels}, statistics(input))};
 }
 
 Three native_batch_norm_backward(const Tensor&, const Tensor& input, const OptionalTensor& weight,
@@ -89,7 +104,7 @@ Three native_batch_norm_backward(const Tensor&, const Tensor& input, const Optio
                                  const OptionalTensor&, bool, double, std::array<bool, 3> wanted) {
   const at::TensorOptions options = weight && weight->defined() ? weight->options() : statistics(input);
   const auto by_channel = [&](bool is_wanted) { return is_wanted ? at::empty({input.size(1)}, options) : Tensor(); };
-  return {like_if(wanted[0], input), by_channel(wanted[1]), by_channel(wanted[2])};
+  return {wanted[0] ? in_suggested_format(input) : Tensor(), by_channel(wanted[1]), by_channel(wanted[2])};
 }
 
 Three native_layer_norm(const Tensor& input, at::IntArrayRef normalized, const OptionalTensor&, const OptionalTensor&,
@@ -113,6 +128,8 @@ Three native_layer_norm_backward(const Tensor&, const Tensor& input, at::IntArra
 void choose_attention(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const std::size_t first = stack->size() - op.schema().arguments().size();
   const Tensor query = (*stack)[first].toTensor();
+  const Tensor key = (*stack)[first + 1].toTensor();
+  const Tensor value = (*stack)[first + 2].toTensor();
   if (!is_fake(query)) {
     op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::CustomRNGKeyId),
                        stack);
@@ -122,9 +139,14 @@ void choose_attention(const c10::OperatorHandle& op, c10::DispatchKeySet keys, t
   constexpr std::int64_t kFlash = 1;
   constexpr std::int64_t kEfficient = 2;
   const bool is_half = query.scalar_type() == at::kBFloat16 || query.scalar_type() == at::kHalf;
-  const bool has_mask = !(*stack)[first + 3].isNone() && (*stack)[first + 3].toTensor().defined();
+  const Tensor mask = (*stack)[first + 3].isNone() ? Tensor() : (*stack)[first + 3].toTensor();
+  const bool has_mask = mask.defined();
   const double dropout = (*stack)[first + 4].toDouble();
-  const std::int64_t on_cpu = dropout > 0 || query.dim() != 4 ? kMath : kFlash;
+  const bool has_rows = query.dim() == 4 && query.size(2) > 0 && key.size(2) > 0 && query.stride(3) == 1 &&
+                        key.stride(3) == 1 && value.stride(3) == 1;
+  const bool has_equal_heads = query.size(-1) == key.size(-1) && query.size(-1) == value.size(-1);
+  const bool fits_mask = !has_mask || (!mask.requires_grad() && (mask.dim() == 2 || mask.dim() == 4));
+  const std::int64_t on_cpu = dropout > 0 || !has_rows || !has_equal_heads || !fits_mask ? kMath : kFlash;
   const std::int64_t on_gpu = is_half && !has_mask ? kFlash : kEfficient;
   torch::jit::drop(stack, op.schema().arguments().size());
   torch::jit::push(stack, query.device().is_cuda() ? on_gpu : on_cpu);
@@ -186,8 +208,8 @@ Tensor embedding_dense_backward(const Tensor& gradient, const Tensor&, std::int6
   return at::zeros({rows, gradient.size(-1)}, gradient.options());
 }
 
-Tensor roll(const Tensor& input, at::IntArrayRef, at::IntArrayRef) {
-  return at::empty_like(input);
+Tensor roll(const Tensor& input, at::IntArrayRef, at::IntArrayRef dims) {
+  return dims.empty() ? at::empty(input.sizes(), input.options()) : in_suggested_format(input);
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& input, at::IntArrayRef size) {
@@ -197,7 +219,7 @@ Tensor adaptive_avg_pool2d(const Tensor& input, at::IntArrayRef size) {
   return at::empty(shape, input.options().memory_format(input.suggest_memory_format()));
 }
 Tensor adaptive_avg_pool2d_backward(const Tensor&, const Tensor& input) {
-  return at::empty_like(input);
+  return in_suggested_format(input);
 }
 
 Tensor linear_pointwise(const Tensor& input, const Tensor& weight, const OptionalTensor&, c10::string_view,
@@ -208,15 +230,18 @@ Tensor linear_pointwise(const Tensor& input, const Tensor& weight, const Optiona
 }
 
 Tensor select(const Tensor& condition, const Tensor& one, const Tensor& other) {
-  const std::vector<std::int64_t> shape = at::infer_size(condition.sizes(), at::infer_size(one.sizes(), other.sizes()));
-  return at::empty(shape, one.options().dtype(at::result_type(one, other)));
+  return elementwise({condition, one, other}, at::result_type(one, other));
+}
+
+/// Gives an output, if it has other sizes, the sizes, strides and memory of a result.
+Tensor& take_layout(Tensor& output, const Tensor& result) {
+  if (output.sizes() != result.sizes()) output.set_(result);
+  return output;
 }
 
 /// Selects into `out`: attention converts its mask so.
 Tensor& select_into(const Tensor& condition, const Tensor& self, const Tensor& other, Tensor& out) {
-  const Tensor result = select(condition, self, other);
-  out.resize_(result.sizes());
-  return out;
+  return take_layout(out, select(condition, self, other));
 }
 
 void cummax(const Tensor&, Tensor&, Tensor&, std::int64_t) {}
@@ -243,17 +268,15 @@ at::Scalar local_scalar(const Tensor& tensor) {
 }
 
 Tensor& unary(const Tensor& input, Tensor& output) {
-  output.resize_(input.sizes());
-  return output;
+  return take_layout(output, elementwise({input}, output.scalar_type()));
 }
 
 Tensor& binary(const Tensor& one, const Tensor& other, Tensor& output) {
-  output.resize_(at::infer_size(one.sizes(), other.sizes()));
-  return output;
+  return take_layout(output, elementwise({one, other}, output.scalar_type()));
 }
 
 Tensor mse_loss_backward(const Tensor&, const Tensor& input, const Tensor&, std::int64_t) {
-  return at::empty_like(input);
+  return at::empty(input.sizes(), input.options());
 }
 
 // ---- rounding in training for eight bits: what is out of range is remembered in a mask
@@ -294,8 +317,8 @@ Tensor hardtanh(const Tensor& input, const at::Scalar&, const at::Scalar&) {
   return at::empty_like(input);
 }
 
-Tensor hardtanh_backward(const Tensor&, const Tensor& input, const at::Scalar&, const at::Scalar&) {
-  return at::empty_like(input);
+Tensor hardtanh_backward(const Tensor& gradient, const Tensor& input, const at::Scalar&, const at::Scalar&) {
+  return elementwise({gradient, input}, input.scalar_type());
 }
 
 Tensor alike(const Tensor& input) {
@@ -310,8 +333,8 @@ Tensor& clipped(Tensor& input, const at::Scalar&, const at::Scalar&) {
   return input;
 }
 
-Tensor hardswish_backward(const Tensor&, const Tensor& input) {
-  return at::empty_like(input);
+Tensor hardswish_backward(const Tensor& gradient, const Tensor& input) {
+  return elementwise({gradient, input}, input.scalar_type());
 }
 
 Three native_group_norm(const Tensor& input, const OptionalTensor&, const OptionalTensor&, std::int64_t batch,
@@ -342,11 +365,11 @@ Tensor nll_loss2d_backward(const Tensor&, const Tensor& logs, const Tensor&, con
 
 /// Returns the values, and a buffer of as many that the backward pass reads.
 Two log_sigmoid(const Tensor& values) {
-  return {at::empty_like(values), at::empty_like(values)};
+  return {at::empty(values.sizes(), values.options()), at::empty(values.sizes(), values.options())};
 }
 
-Tensor log_sigmoid_backward(const Tensor&, const Tensor& values, const Tensor&) {
-  return at::empty_like(values);
+Tensor log_sigmoid_backward(const Tensor& gradient, const Tensor&, const Tensor&) {
+  return at::empty_like(gradient);
 }
 
 // ---- updates in place
