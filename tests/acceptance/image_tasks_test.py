@@ -191,6 +191,11 @@ class ImageTasks(unittest.TestCase):
         answers = [json.loads(line) for line in named.splitlines()]
         self.assertEqual(["error" in one for one in answers], [False, False, True])
         self.assertIn("that of an earlier input with the same name", answers[2]["error"])
+        images = {path: path.read_bytes() for path in (self.root / "images").iterdir()}
+        refused = run("predict", config, "--checkpoint", self.root / "segmented", "images/3.png", "--masks", "images", cwd=self.root)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("would replace an input", json.loads(refused.stdout)["error"])
+        self.assertEqual({path: path.read_bytes() for path in (self.root / "images").iterdir()}, images)
         self.assertAlmostEqual(self.check_export(config, "segmented")["metrics"]["mean_iou"], summary["final_metrics"]["mean_iou"], 5)
         self.check_resume(config)
         one = json.loads(self.done("eval", config, "--checkpoint", self.root / "segmented", "--json").stdout)["metrics"]

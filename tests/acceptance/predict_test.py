@@ -163,6 +163,25 @@ class Predict(unittest.TestCase):
         self.assertIn("oops", answers[1]["error"])
         self.check_the_same(config, answers, stdin=table)
         self.assertEqual(self.predict(config, stdin="y,name\n1,2\n").returncode, 1)
+        self.check_output_replaces_no_input(config)
+
+    def check_output_replaces_no_input(self, config):
+        folder = self.root / "new_rows"
+        folder.mkdir()
+        rows = folder / "rows.csv"
+        rows.write_text("x,y\n-2,1\n2,1\n")
+        (self.root / "link.csv").symlink_to(rows)
+        for output in (rows, self.root / "link.csv"):
+            refused = self.predict(config, "--input", folder, "--output", output, "--format", "csv")
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("is one of the inputs", refused.stderr.decode())
+            self.assertEqual(rows.read_text(), "x,y\n-2,1\n2,1\n")
+        # The output of a call is no input of the same call, and a call that fails leaves the former output.
+        answers = folder / "answers.csv"
+        self.assertEqual(self.predict(config, "--input", folder, "--output", answers, "--format", "csv").returncode, 0)
+        self.assertEqual([line.split(",")[:3] for line in answers.read_text().splitlines()[1:]], [[str(rows), "2", "left"], [str(rows), "3", "right"]])
+        self.assertEqual(sorted(path.name for path in folder.iterdir()), ["answers.csv", "rows.csv"])
+        self.assertEqual(self.predict(config, "--input", rows, "--output", "/dev/null").returncode, 0)
 
     def test_images_by_path_and_as_bytes(self):
         try:

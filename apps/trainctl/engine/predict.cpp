@@ -140,7 +140,8 @@ std::vector<Json> answers_of_outputs(train::Run& run, const inference::Answers& 
 /// Writes masks into a directory, each under its image's name.
 class MaskFiles {
  public:
-  explicit MaskFiles(std::string directory) : directory_(std::move(directory)) {
+  MaskFiles(std::string directory, std::set<std::filesystem::path> inputs)
+      : directory_(std::move(directory)), inputs_(std::move(inputs)) {
     std::error_code failed;
     std::filesystem::create_directories(directory_, failed);
     if (failed) throw core::Error("cannot make the directory " + directory_.string() + ": " + failed.message());
@@ -148,6 +149,8 @@ class MaskFiles {
 
   std::string save(const std::string& image, const at::Tensor& classes) {
     const std::filesystem::path file = directory_ / (std::filesystem::path(image).stem().string() + ".png");
+    if (inputs_.contains(std::filesystem::weakly_canonical(file)))
+      throw core::Error("the mask " + file.string() + " would replace an input").hint("choose another --masks");
     if (!written_.insert(file.string()).second)
       throw core::Error("the mask " + file.string() + " is that of an earlier input with the same name")
           .hint("predict images with equal names in separate calls");
@@ -157,25 +160,27 @@ class MaskFiles {
 
  private:
   std::filesystem::path directory_;
+  std::set<std::filesystem::path> inputs_;
   std::set<std::string> written_;
 };
 
 /// Returns what saves masks; null if the user names no directory. Throws core::Error if the task has no masks.
-std::shared_ptr<MaskFiles> mask_files_of(const cli::PredictOptions& options, const task::TaskConfig& task) {
+std::shared_ptr<MaskFiles> mask_files_of(const cli::PredictOptions& options, const task::TaskConfig& task,
+                                         const std::vector<InputFile>& inputs) {
   if (options.masks.empty()) return nullptr;
   if (config::traits_of(task).output != model::Output::per_pixel)
     throw core::Error("--masks is for semantic_segmentation; this model's task is " + std::string(task.kind()));
-  return std::make_shared<MaskFiles>(options.masks);
+  return std::make_shared<MaskFiles>(options.masks, paths_of(inputs));
 }
 
 /// Returns what answers a batch by the outputs of the model, as the task says.
 AnswerBatch answer_by_outputs(train::Run& run, const tokenizer::Tokenizer* tokenizer,
-                              const cli::PredictOptions& options) {
+                              const cli::PredictOptions& options, const std::vector<InputFile>& inputs) {
   inference::AnswerOptions told{.class_names = run.data.train->spec().class_names,
                                 .tokenizer = tokenizer,
                                 .top = options.top,
                                 .labels = run.data.train->spec().labels};
-  if (const std::shared_ptr<MaskFiles> files = mask_files_of(options, run.experiment.task))
+  if (const std::shared_ptr<MaskFiles> files = mask_files_of(options, run.experiment.task, inputs))
     told.save_mask = [files](const std::string& image, const at::Tensor& classes) {
       return files->save(image, classes);
     };
@@ -183,6 +188,13 @@ AnswerBatch answer_by_outputs(train::Run& run, const tokenizer::Tokenizer* token
       inference::make_answers(run.experiment.task, std::move(told));
   const std::int64_t pad = tokenizer == nullptr ? 0 : tokenizer->roles().pad.value_or(0);
   return [&run, answers, pad](const Batch& batch) { return answers_of_outputs(run, *answers, pad, batch); };
+}
+
+/// Refuses an output that would replace one of the inputs.
+void refuse_input_as_output(const std::string& output, const std::vector<InputFile>& inputs) {
+  if (output.empty() || !paths_of(inputs).contains(std::filesystem::weakly_canonical(output))) return;
+  throw core::Error("--output " + output + " is one of the inputs, which it would replace")
+      .hint("choose another --output, outside directories of inputs");
 }
 
 }  // namespace
@@ -197,13 +209,16 @@ int run_predict(const cli::EngineCall& call) {
       options.batch_size > 0 ? options.batch_size : run.experiment.dataset.samples_per_batch();
   const bool writes_targets =
       options.masks.empty() && config::traits_of(run.experiment.task).output == model::Output::target_tokens;
+  const std::vector<InputFile> inputs = list_inputs(loaded, options.inputs, tokenizer.get());
+  refuse_input_as_output(options.output, inputs);
   const AnswerBatch answer = writes_targets
                                  ? [&](const Batch& batch) { return written_targets(run, *tokenizer, batch); }
-                                 : answer_by_outputs(run, tokenizer.get(), options);
+                                 : answer_by_outputs(run, tokenizer.get(), options, inputs);
   PredictionWriter writer(options.format == "csv" ? PredictionFormat::csv : PredictionFormat::jsonl, options.output);
   Predictions predictions(static_cast<std::size_t>(batch_size), answer, writer);
-  read_inputs(loaded, options.inputs, tokenizer.get(), [&](NamedInput input) { predictions.add(std::move(input)); });
+  read_inputs(loaded, inputs, tokenizer.get(), [&](NamedInput input) { predictions.add(std::move(input)); });
   predictions.flush();
+  writer.close();
   if (predictions.num_usable() > 0) return core::kExitDone;
   throw core::Error("there was no input that could be used").hint("the lines above say why, if there was any");
 }

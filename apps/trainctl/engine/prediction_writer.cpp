@@ -1,8 +1,5 @@
 #include "prediction_writer.h"
 
-#include <cerrno>
-#include <cstring>
-
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -46,15 +43,27 @@ std::string row_of(Json answer) {
 
 PredictionWriter::PredictionWriter(PredictionFormat format, const std::string& output)
     : format_(format), name_(output.empty() ? "standard output" : output), stream_(stdout) {
+  std::error_code ignored;
+  if (!output.empty() && !std::filesystem::is_other(output, ignored)) {
+    target_ = std::filesystem::weakly_canonical(output, ignored);
+    if (std::filesystem::is_directory(target_, ignored)) throw core::Error("--output " + output + " is a directory");
+    beside_ = target_.string() + ".tmp";
+    std::filesystem::remove(beside_, ignored);
+  }
   if (!output.empty()) {
-    file_.reset(std::fopen(output.c_str(), "w"));
-    if (file_ == nullptr) throw core::Error("cannot write " + output + ": " + std::strerror(errno));
+    file_.reset(target_.empty() ? std::fopen(output.c_str(), "w") : std::fopen(beside_.c_str(), "wx"));
+    if (file_ == nullptr) throw core::system_error("write", output);
     stream_ = file_.get();
   }
   if (format_ == PredictionFormat::jsonl) return;
   std::string header;
   for (const char* column : kColumns) header += (header.empty() ? "" : ",") + std::string(column);
   std::fprintf(stream_, "%s\n", header.c_str());
+}
+
+PredictionWriter::~PredictionWriter() {
+  std::error_code ignored;
+  if (file_ != nullptr && !target_.empty()) std::filesystem::remove(beside_, ignored);
 }
 
 void PredictionWriter::write(const Json& answer) {
@@ -64,8 +73,15 @@ void PredictionWriter::write(const Json& answer) {
 
 void PredictionWriter::flush() {
   if (file_ == nullptr) return core::flush_standard_output();
-  if (std::fflush(stream_) != 0 || std::ferror(stream_) != 0)
-    throw core::Error("cannot write " + name_ + ": " + std::strerror(errno));
+  if (std::fflush(stream_) != 0 || std::ferror(stream_) != 0) throw core::system_error("write", name_);
+}
+
+void PredictionWriter::close() {
+  flush();
+  if (file_ == nullptr) return;
+  if (!target_.empty() && std::rename(beside_.c_str(), target_.c_str()) != 0)
+    throw core::system_error("rename into place", name_);
+  if (std::fclose(file_.release()) != 0) throw core::system_error("write", name_);
 }
 
 }  // namespace trainctl::engine
