@@ -2,11 +2,12 @@
 import importlib.util
 import json
 import pathlib
+import shutil
 import types
 import unittest
 import zipfile
 
-from trainctl_process import ROOT, run, temporary_directory, write_experiment
+from trainctl_process import ROOT, newest_checkpoint, run, temporary_directory, write_experiment
 
 IMAGES = """
 name: exported images
@@ -72,6 +73,19 @@ class Export(unittest.TestCase):
         self.assertEqual(model["license"], "apache-2.0")
         self.assertEqual(model["inputs"], [{"name": "images", "type": "float32", "shape": ["batch", 3, 16, 16]}])
         self.assertEqual(model["metrics"], json.loads((self.root / "images/evaluation.json").read_text())["metrics"])
+        # Recorded metrics are those of the run's own checkpoint under its own config, and of no average of the same step.
+        recorded = (self.root / "images/evaluation.json").read_text()
+        self.addCleanup((self.root / "images/evaluation.json").write_text, recorded)
+        (self.root / "images/evaluation.json").write_text(json.dumps({"step": json.loads(recorded)["step"], "metrics": {"accuracy": -1}}))
+        for name, *more in [("sampled", "--set", "train.eval_steps=1"), ("other_set", "--set", "dataset.batch_size=7")]:
+            self.export(self.images, "onnx", name, *more)
+            self.assertGreaterEqual(json.loads((self.root / name / "model.json").read_text())["metrics"]["accuracy"], 0)
+        step = newest_checkpoint(self.root / "images")
+        shutil.copytree(step, step.parent / "average")
+        self.addCleanup(shutil.rmtree, step.parent / "average")
+        done = run("export", self.images, "--checkpoint", step.parent / "average", "--format", "onnx", "--output", self.root / "averaged", cwd=ROOT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreaterEqual(json.loads((self.root / "averaged/model.json").read_text())["metrics"]["accuracy"], 0)
         self.assertEqual(model["data_fingerprint"], json.loads((self.root / "images/summary.json").read_text())["provenance"]["data_fingerprint"])
         checked = run("check", self.root / "card/config.yaml")
         self.assertEqual(checked.returncode, 0, checked.stderr)

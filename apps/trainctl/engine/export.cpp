@@ -101,19 +101,28 @@ pretrained::ExportLayout layout_of(exporters::ArtefactFormat format) {
                                                           : pretrained::ExportLayout::hugging_face;
 }
 
+/// Whether what the run evaluated at a step is what the call would evaluate: the run's own checkpoint of the step, not
+/// an average, and the whole evaluation set, under the same config.
+bool is_own_evaluation(const CheckpointedRun& loaded, const cli::EngineCall& call, const fs::path& run) {
+  const fs::path hash = run / ".config_hash";
+  return fs::path(loaded.checkpoint).filename().string().starts_with("step_") &&
+         !call.loaded.experiment.train.eval_steps && fs::is_regular_file(hash) &&
+         core::read_file(hash) == experiment::config_hash(call.loaded.flat);
+}
+
 /// Returns the metrics that the run recorded for this checkpoint. Without a record they are computed, unless `verify`
 /// is off.
-task::Metrics metrics_of(const CheckpointedRun& loaded, const cli::ExportOptions& options) {
-  const fs::path known = fs::path(loaded.checkpoint).parent_path().parent_path() / "evaluation.json";
-  if (fs::is_regular_file(known)) {
+task::Metrics metrics_of(const CheckpointedRun& loaded, const cli::EngineCall& call) {
+  const fs::path run = fs::path(loaded.checkpoint).parent_path().parent_path();
+  const fs::path known = run / "evaluation.json";
+  if (is_own_evaluation(loaded, call, run) && fs::is_regular_file(known)) {
     const auto json = core::parse_json_or_discard<nlohmann::ordered_json>(core::read_file(known));
-    if (json.is_object() && json.value("step", std::int64_t{-1}) == loaded.run->step && json.contains("metrics")) {
-      task::Metrics metrics;
-      for (const auto& [name, value] : json["metrics"].items())
-        if (value.is_number()) metrics.emplace_back(name, value.get<double>());
-      return metrics;
-    }
+    task::Metrics metrics;
+    for (const auto& [name, value] : core::object_member(json, "metrics").items())
+      if (value.is_number()) metrics.emplace_back(name, value.get<double>());
+    if (core::number_member(json, "step") == static_cast<double>(loaded.run->step) && !metrics.empty()) return metrics;
   }
+  const cli::ExportOptions& options = call.options<cli::ExportOptions>();
   if (!options.verify || !loaded.run->data.eval) return {};
   NoticePrinter printer;
   task::Metrics metrics = train::evaluate(*loaded.run, printer).metrics;
@@ -488,7 +497,7 @@ int run_export(const cli::EngineCall& given) {
   call.loaded.experiment.device.kind = runtime::DeviceKind::cpu;
   const CheckpointedRun loaded = load_checkpointed_run(call, options.verify ? Samples::eval : Samples::not_needed);
   exporters::ModelCard card = card_of(loaded, call, format_of(options, loaded.run->experiment.model.network),
-                                      metrics_of(loaded, options), loaded.quantization.get());
+                                      metrics_of(loaded, call), loaded.quantization.get());
   if (options.format == ExportFormat::auto_) choose_expressible_format(card, loaded.run->experiment.model.network);
   check_exportable(loaded, card);
   tell_saturation(loaded, card);
