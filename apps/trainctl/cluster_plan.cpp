@@ -71,7 +71,7 @@ int plan_cluster(const ExperimentOptions& experiment, const PlanOptions& plan, c
       .cluster = machines,
       .world = plan.world,
       .global_batch = options.global_batch > 0 ? options.global_batch : global_batch_of(loaded, plan.world),
-      .memory_bytes = (plan.memory_gib > 0 ? plan.memory_gib : machines.device.memory_gib) * kGiB,
+      .memory_bytes = plan.memory_gib.value_or(machines.device.memory_gib) * kGiB,
       .precision = precision_of(loaded)};
   const cluster::SearchResult result = cluster::search_layouts(request);
   refuse_if_nothing_fits(request, result);
@@ -84,7 +84,7 @@ int plan_cluster(const ExperimentOptions& experiment, const PlanOptions& plan, c
                                        .own = own_candidate(loaded, request),
                                        .interruptions = interruptions,
                                        .goodput = goodput,
-                                       .cost_per_hour = plan.cost_per_hour,
+                                       .cost_per_hour = plan.cost_per_hour.value_or(0),
                                        .explains = options.explain};
   if (!options.html.empty()) core::write_file_atomically(options.html, cluster::format_html(subject));
   if (json)

@@ -4,6 +4,7 @@
 
 #include "config/node.h"
 #include "core/error.h"
+#include "number_option.h"
 #include "run_experiment.h"
 
 namespace trainctl::cli {
@@ -59,10 +60,10 @@ void add_bench(CLI::App& app, const Chosen& chosen) {
   const auto options = std::make_shared<Options>();
   add_experiment_options(*bench, options->experiment);
   bench->add_option("--seconds", options->bench.seconds, "Seconds to measure")
-      ->check(CLI::PositiveNumber)
+      ->check(finite_number(1e-3, 1e6))
       ->capture_default_str();
   bench->add_option("--warmup", options->bench.warmup_s, "Seconds before the measurement")
-      ->check(CLI::NonNegativeNumber)
+      ->check(finite_number(0, 1e6))
       ->capture_default_str();
   bench->add_option("--from", options->bench.from, "Start at this sample of the first epoch, as a resumed run does")
       ->check(CLI::NonNegativeNumber)

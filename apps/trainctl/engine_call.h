@@ -176,10 +176,10 @@ struct MeasureOptions {
 struct PlanOptions {
   static constexpr AutoValues auto_values = AutoValues::chosen_by_command;
   std::int64_t world = 1;
-  double memory_gib = 0;     // of the device; 0: what it has
-  std::string device = "";   // by name; empty: this machine's
-  double cost_per_hour = 0;  // of one device
-  bool calibrate = false;    // measure this machine's rates again
+  std::optional<double> memory_gib = {};     // of the device; none: what it has
+  std::string device = "";                   // by name; empty: this machine's
+  std::optional<double> cost_per_hour = {};  // of one device
+  bool calibrate = false;                    // measure this machine's rates again
 };
 
 struct RehearseOptions {

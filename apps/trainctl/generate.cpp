@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "number_option.h"
 #include "trained_model.h"
 
 namespace trainctl::cli {
@@ -23,13 +24,13 @@ Action declare_generate(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--temperature", generate.temperature,
                  "Below 1: less random; above 1: more random; 0: same as --greedy")
-      ->check(CLI::NonNegativeNumber)
+      ->check(finite_number(0, 1e6))
       ->capture_default_str();
   app.add_option("--top-k", generate.top_k, "Draw from this number of most likely tokens; 0: from all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--top-p", generate.top_p, "Draw from the most likely tokens that together have this probability")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(finite_number(0, 1))
       ->capture_default_str();
   app.add_flag("--greedy", options->greedy, "Always take the most likely token");
   app.add_option("--seed", generate.seed, "Seed of the random draws")->capture_default_str();

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "engine_call.h"
 #include "measured_process.h"
+#include "number_option.h"
 #include "run_experiment.h"
 #include "wrong_use.h"
 
@@ -16,6 +17,7 @@ namespace trainctl::cli {
 namespace {
 
 constexpr const char* kThisDevice = "here";
+constexpr double kMostGiB = 1 << 20;  // bytes are counted as integers of 64 bits
 
 /// Refuses what stands for a search, or for a device of the tables.
 void refuse_options_of_search(const PlanOptions& plan, const ClusterPlanOptions& options) {
@@ -25,8 +27,8 @@ void refuse_options_of_search(const PlanOptions& plan, const ClusterPlanOptions&
   if (!options.html.empty()) refuse("--html");
   if (options.explain) refuse("--explain");
   if (options.global_batch > 0) refuse("--global-batch");
-  if (plan.memory_gib > 0) refuse("--memory");
-  if (plan.cost_per_hour > 0) refuse("--cost-per-hour");
+  if (plan.memory_gib) refuse("--memory");
+  if (plan.cost_per_hour) refuse("--cost-per-hour");
   if (options.network.empty())
     throw wrong_use("--device here",
                     "needs the network; expected --network with a file or a name, such as --network "
@@ -89,12 +91,13 @@ Action declare_plan(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   add_experiment_options(app, options->experiment);
   app.add_option("--world", options->plan.world, "Ranks that share the work")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--memory", options->plan.memory_gib, "Memory of each rank's device, GiB")->check(CLI::PositiveNumber);
+  app.add_option("--memory", options->plan.memory_gib, "Memory of each rank's device, GiB")
+      ->check(finite_number(1e-3, kMostGiB));
   app.add_option("--device", options->plan.device,
                  "Name of a device, such as h100; with --nodes-of also here (default this machine's)");
   app.add_option("--cost-per-hour", options->plan.cost_per_hour,
                  "Price of one device per hour, for the price of the run")
-      ->check(CLI::NonNegativeNumber);
+      ->check(finite_number(0, 1e9));
   app.add_flag("--calibrate", options->plan.calibrate,
                "Measure this machine's rates again, to estimate the time of a step");
   add_cluster_options(app, options->cluster);

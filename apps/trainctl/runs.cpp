@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <ctime>
 #include <memory>
+#include <optional>
 
 #include "command.h"
 #include "compare/text_table.h"
@@ -12,6 +13,7 @@
 #include "core/terminal.h"
 #include "core/text.h"
 #include "engine_call.h"
+#include "number_option.h"
 #include "runs/clean.h"
 #include "wrong_use.h"
 
@@ -32,7 +34,7 @@ struct CleanOptions {
   bool failed_starts = false;
   bool whole_runs = false;
   std::string checkpoints;  // best, newest; empty: all stay
-  double older_than_days = -1;
+  std::optional<double> older_than_days;
   bool yes = false;
 };
 
@@ -124,7 +126,7 @@ std::string damage_of(const fs::path& step_directory) {
 
 runs::CleanRules rules_of(const CleanOptions& options) {
   const bool filters =
-      options.older_than_days >= 0 || !options.select.filter.names.empty() || !options.select.filter.states.empty();
+      options.older_than_days || !options.select.filter.names.empty() || !options.select.filter.states.empty();
   if (!options.failed_starts && !options.whole_runs && options.checkpoints.empty())
     throw wrong_use("clean", "says nothing to remove; expected --failed-starts, --checkpoints or --whole-runs");
   if (options.whole_runs && !filters)
@@ -139,8 +141,8 @@ runs::CleanRules rules_of(const CleanOptions& options) {
 
 int clean(CleanOptions options) {
   const runs::CleanRules rules = rules_of(options);
-  if (options.older_than_days >= 0)
-    options.select.filter.started_before = static_cast<double>(std::time(nullptr)) - 86400 * options.older_than_days;
+  if (options.older_than_days)
+    options.select.filter.started_before = static_cast<double>(std::time(nullptr)) - 86400 * *options.older_than_days;
   const runs::RunList list = selected(options.select);
   warn(list.problems);
   const runs::CleanPlan plan = runs::plan_clean(list.runs, rules, damage_of);
@@ -178,7 +180,7 @@ void add_clean(CLI::App& app, const Chosen& chosen) {
   add_selection(*command, options->select);
   command->add_option("--older-than", options->older_than_days, "Only runs that started more than so many days ago")
       ->type_name("DAYS")
-      ->check(CLI::NonNegativeNumber);
+      ->check(finite_number(0, 1e6));
   command->add_flag("--failed-starts", options->failed_starts, "Remove runs that ended before their first step");
   command
       ->add_option("--checkpoints", options->checkpoints,

@@ -46,6 +46,19 @@ class CommandLine(InScratch):
             self.assertIn(f"train has no option {typed[0].split('=')[0]}\n  try: {advice}\n", refused.stderr)
         self.assertIn("doctor has no option --wings\n  try: trainctl doctor --help", run("doctor", "--wings").stderr)
 
+    def test_a_number_that_is_none_or_beyond_its_range_is_refused(self):
+        config = write_experiment(self.root)
+        (self.root / "runs/kept").mkdir(parents=True)
+        (self.root / "runs/kept/config.yaml").write_text("")
+        (self.root / "runs/kept/.config_hash").write_text("")
+        for command in (["runs", "clean", "--whole-runs", "--yes", "--older-than"], ["generate", config, "--checkpoint", "x", "--prompt", "x", "--temperature"],
+                        ["generate", config, "--checkpoint", "x", "--prompt", "x", "--top-p"], ["plan", config, "--memory"], ["plan", config, "--cost-per-hour"],
+                        ["data", "bench", config, "--seconds"], ["data", "bench", config, "--warmup"]):
+            for value in ("nan", "inf", "1e12", "-1"):
+                refused = run(*command, value, cwd=self.root)
+                self.assertEqual(refused.returncode, 2, (command, value, refused.stderr))
+        self.assertTrue((self.root / "runs/kept/config.yaml").exists())
+
     def test_ten_mistakes_are_reported_at_once_each_at_its_place(self):
         config = write_experiment(self.root, TEN_MISTAKES)
         result = run("check", config, cwd=self.root)

@@ -39,7 +39,7 @@ std::vector<std::string> device_names() {
 }
 
 Target target_of(const cli::PlanOptions& options, const experiment::Experiment& experiment) {
-  const auto asked = static_cast<std::int64_t>(options.memory_gib * kGiB);
+  const auto asked = static_cast<std::int64_t>(options.memory_gib.value_or(0) * kGiB);
   if (!options.device.empty()) {
     const plan::NamedDevice* device = plan::find_device(options.device);
     if (device == nullptr)
@@ -69,7 +69,7 @@ std::optional<plan::TimePlan> time_of(const plan::RecordedPlan& plan, const cli:
   if (!plan.memory.step.stages.empty()) return std::nullopt;  // a pipeline's time isn't predicted
   const cli::PlanOptions& asked = call.options<cli::PlanOptions>();
   const experiment::Experiment& experiment = call.loaded.experiment;
-  const plan::Price price{.per_device_hour = asked.cost_per_hour, .num_devices = asked.world};
+  const plan::Price price{.per_device_hour = asked.cost_per_hour.value_or(0), .num_devices = asked.world};
   const auto plan_with = [&](const plan::DeviceRates& rates, std::string basis) {
     plan::TimePlan timed = plan::plan_time(plan::predict_step_time(plan.operations, rates, plan.traffic),
                                            plan.memory.step, experiment.train, price);
