@@ -85,9 +85,10 @@ class Summary final : public Sink {
 }  // namespace
 
 std::unique_ptr<Sink> make_summary(const TrackerOptions& options) {
-  // Files of an earlier run would be taken for this run's.
+  // Files of an earlier run would be taken for this run's, and a summary of an earlier start for this start's.
+  std::filesystem::remove(options.run_directory / "summary.json");
   if (!options.resumed)
-    for (const char* name : {"summary.json", "evaluation.json", "predictions.json"})
+    for (const char* name : {"evaluation.json", "predictions.json"})
       std::filesystem::remove(options.run_directory / name);
   return std::make_unique<Summary>(options.run_directory);
 }

@@ -79,6 +79,14 @@ class CommandLine(InScratch):
         again = run("check", self.root / "run" / "config.yaml")
         self.assertEqual(again.returncode, 0, again.stderr)
 
+    def test_a_summary_that_cannot_be_written_is_an_error_and_no_older_one_stands_for_it(self):
+        command = ["train", write_experiment(self.root), "--run-dir", self.root / "run", "--json", "--set"]
+        self.assertEqual(json.loads(run(*command, "train.steps=2").stdout)["steps"], 2)
+        (self.root / "run/summary.json.tmp").mkdir()
+        failed = run(*command, "train.steps=4")
+        self.assertEqual((failed.returncode, failed.stdout), (1, ""))
+        self.assertIn("summary.json could not be written", failed.stderr)
+
     def stop_with(self, signal_number):
         config = write_experiment(self.root, EXPERIMENT.replace("steps: 300", "steps: 100000"))
         directory = self.root / f"run-{signal_number}"

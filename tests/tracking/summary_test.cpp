@@ -81,11 +81,11 @@ TEST_CASE("the last evaluation is kept with its details", "[tracking]") {
         "\n");
 }
 
-TEST_CASE("a new run doesn't inherit a summary, a resumed one does", "[tracking]") {
+TEST_CASE("no start inherits a summary, and a resumed one keeps the evaluation", "[tracking]") {
   const TemporaryDirectory directory;
   for (const char* name : {"summary.json", "evaluation.json"}) testing::write(directory / name, "{}\n");
   make_summary({.run_directory = directory.path(), .resumed = true, .first_step = 3});
-  CHECK(std::filesystem::exists(directory / "summary.json"));
+  CHECK_FALSE(std::filesystem::exists(directory / "summary.json"));
   CHECK(std::filesystem::exists(directory / "evaluation.json"));
   make_summary({.run_directory = directory.path()});
   CHECK(std::filesystem::is_empty(directory.path()));

@@ -46,6 +46,8 @@ class Training {
   const experiment::Experiment& experiment() const { return loaded_.experiment; }
   /// Returns the run directory; "" until it is chosen.
   const fs::path& run_directory() const { return directory_; }
+  /// Whether this start took steps, or ended a run that had taken all of them: its tracker removed an older summary.
+  bool has_trained() const { return has_trained_; }
   const RankLog* log() const { return log_ ? &*log_ : nullptr; }
 
  private:
@@ -86,6 +88,7 @@ class Training {
   std::vector<tracking::Notice> notices_;
   std::optional<train::LaunchRecord> job_;  // of the first rank
   bool was_finished_ = false;               // the run in the directory had come to its end
+  bool has_trained_ = false;                // on the first rank
   std::int64_t global_batch_ = 0;           // of the job, where it was started before
 };
 
@@ -389,6 +392,7 @@ int Training::train(train::RankContext rank) {
   const std::unique_ptr<tracking::Tracker> tracker = make_tracker(*run);
   if (run->is_first() || world_ != nullptr) tell(*tracker, notices);
   if (run->is_first()) predict(*run, *tracker);
+  if (run->is_first()) has_trained_ = true;
   train::Trainer trainer(*run, *tracker, stop_, trainer_options(*run, std::move(config)));
   try {
     return trainer.run();
@@ -398,6 +402,16 @@ int Training::train(train::RankContext rank) {
     const plan::MemoryReport report = plan::explain_out_of_memory(*run, error, plan_options(*run), memory_limit(*run));
     throw core::Error(report.what).hint(report.hint);
   }
+}
+
+/// Prints the run's summary if the call wants it. Throws core::Error if this start should have written one, and
+/// couldn't.
+void give_summary(const Training& training, const cli::EngineCall& call, int signal) {
+  const fs::path summary = training.run_directory() / "summary.json";
+  if (training.has_trained() && signal == 0 && !fs::exists(summary))
+    throw core::Error("the run ended, but " + summary.string() + " could not be written")
+        .hint("make room on the disk, and repeat the command");
+  if (call.json) std::printf("%s\n", core::read_file(summary).c_str());
 }
 
 }  // namespace
@@ -415,8 +429,7 @@ int run_train(const cli::EngineCall& call) {
                                      [&](const train::RankContext& rank) { return training.train(rank); });
     else
       signal = training.train(rank_context(world.get()));
-    if (call.json && is_first(world.get()))
-      std::printf("%s\n", core::read_file(training.run_directory() / "summary.json").c_str());
+    if (is_first(world.get())) give_summary(training, call, signal);
     if (signal != 0) training.wait_for_own_signal();
     return signal == 0 ? 0 : 128 + signal;
   } catch (const std::exception& error) {
