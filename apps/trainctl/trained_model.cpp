@@ -36,6 +36,18 @@ std::string checkpoint_meant_by(const fs::path& path) {
   return best.string();
 }
 
+/// Refuses an output that is a run, a checkpoint, or what the command reads: files there would be replaced.
+void refuse_used_output(const TrainedModelOptions& options, const std::string& output) {
+  std::error_code missing;
+  const fs::path read = options.checkpoint.empty() ? options.experiment.config : options.checkpoint;
+  for (const char* name : {".config_hash", "metrics.jsonl", "manifest.json"})
+    if (fs::exists(fs::path(output) / name, missing))
+      throw wrong_use("--output", output + " is a run or a checkpoint, by its " + name +
+                                      "; expected another directory, such as " + output + "/export");
+  if (fs::equivalent(output, read, missing))
+    throw wrong_use("--output", output + " is what the command reads; expected another path");
+}
+
 }  // namespace
 
 void add_trained_model_options(CLI::App& app, TrainedModelOptions& options, const std::string& kinds) {
@@ -65,7 +77,10 @@ EngineCall engine_call(EngineCommand command, const TrainedModelOptions& options
 }
 
 std::string output_path(const TrainedModelOptions& options, const std::string& output, const std::string& name) {
-  if (!output.empty()) return output;
+  if (!output.empty()) {
+    refuse_used_output(options, output);
+    return output;
+  }
   if (const std::optional<fs::path> run = run_directory(options)) return (*run / name).string();
   throw wrong_use("--output", "expected a path to write, since no run directory is given");
 }

@@ -87,6 +87,16 @@ class CommandLine(InScratch):
         self.assertEqual((failed.returncode, failed.stdout), (1, ""))
         self.assertIn("summary.json could not be written", failed.stderr)
 
+    def test_an_output_that_is_a_run_or_what_is_read_is_refused(self):
+        config = write_experiment(self.root)
+        for name, file in (("run", ".config_hash"), ("old", "metrics.jsonl"), ("step", "manifest.json"), ("hf", "config.json")):
+            (self.root / name).mkdir()
+            (self.root / name / file).write_text("")
+            for command in ("export", "quantize"):
+                refused = run(command, config, "--checkpoint", self.root / "hf", "--output", self.root / name)
+                self.assertEqual(refused.returncode, 2, refused.stderr)
+                self.assertIn("--output", refused.stderr)
+
     def stop_with(self, signal_number):
         config = write_experiment(self.root, EXPERIMENT.replace("steps: 300", "steps: 100000"))
         directory = self.root / f"run-{signal_number}"

@@ -106,6 +106,14 @@ class Splits(unittest.TestCase):
         self.assertEqual(list(self.root.glob("runs/people/*")), [parent])
         self.assertIn("resuming", stderr)
 
+    def test_an_average_replaces_no_checkpoint_of_a_run(self):
+        self.call("train", "p.yaml", "--run-dir", "run")
+        newest = max((self.root / "run/checkpoints").glob("step_*"))
+        before = (newest / "manifest.json").read_bytes()
+        for output in (newest, newest.parent / "latest", newest.parent / "step_00000001"):
+            self.assertIn("choose another --output", self.call("checkpoint", "average", "run", "--last", "2", "--output", output, code=1).stderr)
+        self.assertEqual((newest / "manifest.json").read_bytes(), before)
+
     def test_an_average_of_checkpoints_is_torchs(self):
         try:
             from safetensors.torch import load_file
