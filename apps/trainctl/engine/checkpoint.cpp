@@ -49,7 +49,8 @@ int run_checkpoint_average(const cli::EngineCall& call) {
               ", or train with a larger checkpoint.keep_last");
   const fs::path output = options.output.empty() ? sources.front().parent_path() / "average" : fs::path(options.output);
   // Links such as `latest` lead to steps, too.
-  if (fs::weakly_canonical(output).filename().string().starts_with("step_"))
+  std::error_code unreadable;
+  if (fs::weakly_canonical(output, unreadable).filename().string().starts_with("step_"))
     throw core::Error(output.string() + " is the name of a checkpoint of a run, which the average would replace")
         .hint("choose another --output");
   if (fs::exists(output) && !fs::exists(output / "manifest.json"))

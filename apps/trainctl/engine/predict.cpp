@@ -149,7 +149,8 @@ class MaskFiles {
 
   std::string save(const std::string& image, const at::Tensor& classes) {
     const std::filesystem::path file = directory_ / (std::filesystem::path(image).stem().string() + ".png");
-    if (inputs_.contains(std::filesystem::weakly_canonical(file)))
+    std::error_code unreadable;
+    if (inputs_.contains(std::filesystem::weakly_canonical(file, unreadable)))
       throw core::Error("the mask " + file.string() + " would replace an input").hint("choose another --masks");
     if (!written_.insert(file.string()).second)
       throw core::Error("the mask " + file.string() + " is that of an earlier input with the same name")
@@ -192,7 +193,8 @@ AnswerBatch answer_by_outputs(train::Run& run, const tokenizer::Tokenizer* token
 
 /// Refuses an output that would replace one of the inputs.
 void refuse_input_as_output(const std::string& output, const std::vector<InputFile>& inputs) {
-  if (output.empty() || !paths_of(inputs).contains(std::filesystem::weakly_canonical(output))) return;
+  std::error_code unreadable;
+  if (output.empty() || !paths_of(inputs).contains(std::filesystem::weakly_canonical(output, unreadable))) return;
   throw core::Error("--output " + output + " is one of the inputs, which it would replace")
       .hint("choose another --output, outside directories of inputs");
 }

@@ -164,6 +164,7 @@ std::set<std::filesystem::path> paths_of(const std::vector<InputFile>& files) {
   std::error_code unreadable;
   for (const InputFile& file : files)
     if (file.name != kStandardInput) paths.insert(std::filesystem::weakly_canonical(file.name, unreadable));
+  paths.erase("");  // of files that can't be reached
   return paths;
 }
 
