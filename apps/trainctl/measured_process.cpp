@@ -31,6 +31,7 @@ class TemporaryFile {
     std::array<char, 4096> block{};
     for (std::size_t count = 0; (count = std::fread(block.data(), 1, block.size(), file_)) > 0;)
       all.append(block.data(), count);
+    if (std::ferror(file_) != 0) throw core::system_error("read", "a temporary file");
     return all;
   }
 

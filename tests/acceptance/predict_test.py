@@ -1,5 +1,6 @@
 """Predictions from checkpoints and exported files: a JSON line for each input, in order; what can't be used is told and passed over."""
 import json
+import os
 import pathlib
 import subprocess
 import unittest
@@ -164,6 +165,11 @@ class Predict(unittest.TestCase):
         self.check_the_same(config, answers, stdin=table)
         self.assertEqual(self.predict(config, stdin="y,name\n1,2\n").returncode, 1)
         self.check_output_replaces_no_input(config)
+        directory = os.open(self.root, os.O_RDONLY)
+        self.addCleanup(os.close, directory)
+        unreadable = subprocess.run([TRAINCTL, "predict", config, "--checkpoint", self.root / "table"], stdin=directory, capture_output=True, cwd=ROOT, timeout=PATIENCE_S)
+        self.assertEqual(unreadable.returncode, 1)
+        self.assertIn("Is a directory", unreadable.stdout.decode())
 
     def check_output_replaces_no_input(self, config):
         folder = self.root / "new_rows"

@@ -1,5 +1,7 @@
 """trainctl tokenize: text to ids and back, a vocabulary learnt from text, and what it says about wrong input."""
+import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import unittest
@@ -7,6 +9,14 @@ import unittest
 from trainctl_process import TRAINCTL, run, temporary_directory
 
 TEXT = "the cat sat on the mat\nthe dog and the cat\n\nna\u00efve \U0001f642 caf\u00e9\n" * 20
+
+
+@contextlib.contextmanager
+def open_directory(path):
+    """A descriptor of a directory, which reads refuse."""
+    descriptor = os.open(path, os.O_RDONLY)
+    yield descriptor
+    os.close(descriptor)
 
 
 class Tokenize(unittest.TestCase):
@@ -54,6 +64,10 @@ class Tokenize(unittest.TestCase):
         bad = run("tokenize", "--decode", "--tokenizer", self.learn(), self.text)
         self.assertEqual(bad.returncode, 1)
         self.assertIn("text.txt:1", bad.stderr)
+        with open_directory(self.root) as directory:
+            unreadable = subprocess.run([TRAINCTL, "tokenize", "--tokenizer", str(self.root / "bpe")], stdin=directory, capture_output=True, text=True)
+        self.assertEqual(unreadable.returncode, 1)
+        self.assertIn("cannot read standard input: Is a directory", unreadable.stderr)
 
 
 if __name__ == "__main__":

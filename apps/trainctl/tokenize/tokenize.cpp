@@ -74,6 +74,8 @@ void each_line(std::istream& input, const std::string& name, const tokenizer::To
       throw std::move(error.during("reading " + name + ":" + std::to_string(number)));
     }
   }
+  // std::cin takes what C's stdin reads, and doesn't see its errors.
+  if (input.bad() || (&input == &std::cin && std::ferror(stdin) != 0)) throw core::system_error("read", name);
 }
 
 int usage(const char* message) {
