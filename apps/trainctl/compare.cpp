@@ -122,21 +122,25 @@ Action declare_compare(CLI::App& app) {
   const auto options = std::make_shared<CompareOptions>();
   app.add_option("CONFIG|RUN", options->paths, "An experiment file, with --ablate; or run directories")->required();
   add_set_option(app, options->sets);
-  app.add_option("--ablate", options->strategies,
-                 "Run a few steps with each strategy alone, with all, and with all but one: " +
-                     core::list_words(compare::strategy_names()))
-      ->type_name("A,B,…")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  CLI::Option* const ablate =
+      app.add_option("--ablate", options->strategies,
+                     "Run a few steps with each strategy alone, with all, and with all but one: " +
+                         core::list_words(compare::strategy_names()))
+          ->type_name("A,B,…")
+          ->delimiter(',')
+          ->allow_extra_args(false);
   app.add_option("--steps", options->steps, "Timed steps of each run (--ablate)")
       ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(ablate);
   app.add_option("--warmup", options->warmup, "Steps before the timed ones (--ablate)")
       ->check(CLI::Range(0, 100000))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(ablate);
   app.add_option("--rounds", options->rounds, "Runs of each variant, in turn (--ablate)")
       ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(ablate);
   app.add_option("--html", options->html, "Also write an HTML report")->type_name("FILE");
   app.add_flag("--json", options->json, "One JSON document on standard output");
   return [options] { return compare(*options); };

@@ -44,15 +44,16 @@ Action declare_export(CLI::App& app) {
       "A run, checkpoints or step directory, one in Hugging Face layout, or, for graphs, what quantize wrote");
   add_word_option<ExportFormat>(app, "--format", options->export_options.format, help_of_words<ExportFormat>())
       ->default_str("auto");
-  app.add_option("--naming", options->export_options.naming,
-                 "Library whose names and config.json hf writes; auto: timm for a ResNet, else transformers")
-      ->check(CLI::IsMember({"auto", "transformers", "timm"}))
-      ->capture_default_str();
-  app.add_option(
-         "--outtype", options->export_options.outtype,
-         "With gguf: how matrices are stored; q8_0 and q4_0 have blocks of 32 values with a common scale, q4_k of 256")
-      ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0", "q4_k"}))
-      ->capture_default_str();
+  CLI::Option* const naming =
+      app.add_option("--naming", options->export_options.naming,
+                     "Library whose names and config.json hf writes; auto: timm for a ResNet, else transformers")
+          ->check(CLI::IsMember({"auto", "transformers", "timm"}))
+          ->capture_default_str();
+  CLI::Option* const outtype = app.add_option("--outtype", options->export_options.outtype,
+                                              "With gguf: how matrices are stored; q8_0 and q4_0 have blocks of 32 "
+                                              "values with a common scale, q4_k of 256")
+                                   ->check(CLI::IsMember({"f32", "f16", "q8_0", "q4_0", "q4_k"}))
+                                   ->capture_default_str();
   app.add_option("--tokenizer", options->tokenizer, "Tokenizer to copy (default the dataset's)")->type_name("PATH");
   app.add_flag("--mobile", options->export_options.mobile,
                "With torchscript: frozen and optimized, in the lite interpreter's format");
@@ -62,7 +63,11 @@ Action declare_export(CLI::App& app) {
          "--output", options->export_options.output,
          "Directory to write (default RUN/export); torchscript and onnx also take a file (a name with an extension)")
       ->type_name("PATH");
-  return [options] {
+  return [options, naming, outtype] {
+    const ExportFormat format = options->export_options.format;
+    if (naming->count() > 0 && format != ExportFormat::auto_ && format != ExportFormat::hf)
+      throw wrong_use("--naming", "needs --format hf");
+    if (outtype->count() > 0 && format != ExportFormat::gguf) throw wrong_use("--outtype", "needs --format gguf");
     if (options->export_options.mobile && options->export_options.format != ExportFormat::torchscript)
       throw wrong_use("--mobile", "needs --format torchscript");
     ExportOptions& chosen = options->export_options;

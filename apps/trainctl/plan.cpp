@@ -93,13 +93,15 @@ Action declare_plan(CLI::App& app) {
   app.add_option("--world", options->plan.world, "Ranks that share the work")->check(CLI::Range(1, 1 << 20));
   app.add_option("--memory", options->plan.memory_gib, "Memory of each rank's device, GiB")
       ->check(finite_number(1e-3, kMostGiB));
-  app.add_option("--device", options->plan.device,
-                 "Name of a device, such as h100; with --nodes-of also here (default this machine's)");
+  CLI::Option* const device =
+      app.add_option("--device", options->plan.device,
+                     "Name of a device, such as h100; with --nodes-of also here (default this machine's)");
   app.add_option("--cost-per-hour", options->plan.cost_per_hour,
                  "Price of one device per hour, for the price of the run")
       ->check(finite_number(0, 1e9));
   app.add_flag("--calibrate", options->plan.calibrate,
-               "Measure this machine's rates again, to estimate the time of a step");
+               "Measure this machine's rates again, to estimate the time of a step")
+      ->excludes(device);
   add_cluster_options(app, options->cluster);
   app.add_flag("--json", options->json, "One JSON document on standard output");
   return [options] {

@@ -33,11 +33,13 @@ Action declare_tokenize(CLI::App& app) {
   app.add_option("--max-length", options->max_length,
                  "Truncate lines to this number of tokens, including special tokens")
       ->check(CLI::PositiveNumber);
-  app.add_flag("--train-bpe", options->train, "Learn a byte-level BPE from the files and write OUTPUT/tokenizer.json");
-  app.add_option("--vocab-size", options->training.vocab_size, "Tokens to learn")->capture_default_str();
+  CLI::Option* const train = app.add_flag("--train-bpe", options->train,
+                                          "Learn a byte-level BPE from the files and write OUTPUT/tokenizer.json");
+  app.add_option("--vocab-size", options->training.vocab_size, "Tokens to learn")->capture_default_str()->needs(train);
   app.add_option("--min-frequency", options->training.min_frequency, "Rarer pairs are not merged")
-      ->capture_default_str();
-  app.add_option("--output", options->output, "Directory of the learned tokenizer")->type_name("DIR");
+      ->capture_default_str()
+      ->needs(train);
+  app.add_option("--output", options->output, "Directory of the learned tokenizer")->type_name("DIR")->needs(train);
   return [options] { return call_tokenize(*options); };
 }
 

@@ -59,6 +59,18 @@ class CommandLine(InScratch):
                 self.assertEqual(refused.returncode, 2, (command, value, refused.stderr))
         self.assertTrue((self.root / "runs/kept/config.yaml").exists())
 
+    def test_an_option_without_effect_is_refused(self):
+        config = write_experiment(self.root)
+        for command, option in ((["export", config, "--checkpoint", "x", "--output", "y", "--format", "onnx", "--outtype", "q8_0"], "--outtype"),
+                                (["export", config, "--checkpoint", "x", "--output", "y", "--format", "onnx", "--naming", "timm"], "--naming"),
+                                (["tokenize", config, "--tokenizer", "bytes", "--output", "y"], "--train-bpe"),
+                                (["tokenize", config, "--tokenizer", "bytes", "--vocab-size", "300"], "--train-bpe"),
+                                (["compare", self.root, self.root, "--steps", "3"], "--ablate"), (["compare", self.root, self.root, "--rounds", "3"], "--ablate"),
+                                (["plan", config, "--device", "h100", "--calibrate"], "--calibrate")):
+            refused = run(*command, cwd=self.root)
+            self.assertEqual(refused.returncode, 2, (command, refused.stderr))
+            self.assertIn(option, refused.stderr)
+
     def test_ten_mistakes_are_reported_at_once_each_at_its_place(self):
         config = write_experiment(self.root, TEN_MISTAKES)
         result = run("check", config, cwd=self.root)
