@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/terminal.h"
 #include "core/text.h"
 #include "engine_call.h"
@@ -56,7 +57,7 @@ int check(const CheckRequest& options) {
     document.push_back({{"file", config}, {"problems", std::move(listed)}});
     if (!options.json && problems.empty() && own == core::kExitDone) core::print(stdout, "%s: ok\n", config.c_str());
   }
-  if (options.json) std::printf("%s\n", document.dump(2).c_str());
+  if (options.json) std::printf("%s\n", core::indented_json(document).c_str());
   return num_problems == 0 ? result : core::kExitUsage;
 }
 

@@ -9,6 +9,7 @@
 
 #include "command.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/terminal.h"
 #include "core/version.h"
 #include "library_findings.h"
@@ -40,7 +41,7 @@ void print_json(const std::vector<Finding>& findings) {
       problems.push_back({{"what", finding.key}, {"problem", finding.problem}, {"try", finding.hint}});
   }
   document["problems"] = std::move(problems);
-  std::printf("%s\n", document.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace).c_str());
+  std::printf("%s\n", core::indented_json(document).c_str());
 }
 
 /// Returns the terminal's columns; without a terminal, lines are not broken.

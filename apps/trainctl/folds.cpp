@@ -280,7 +280,7 @@ int train_folds(FoldsOptions options) {
   std::vector<fs::path> runs;
   for (std::int64_t fold = 0; fold < options.num_folds; ++fold)
     runs.push_back(parent / ("fold_" + std::to_string(fold)));
-  core::write_file_atomically(parent / kRecordName, as_json(record, runs).dump(2) + "\n");
+  core::write_file_atomically(parent / kRecordName, core::indented_json(as_json(record, runs)) + "\n");
   if (const int code = train_all(options, runs); code != core::kExitDone) return code;
 
   record.is_finished = true;
@@ -288,9 +288,9 @@ int train_folds(FoldsOptions options) {
   const std::vector<FoldMetric> last = metrics_of_folds(runs, "final_metrics");
   document["final_metrics"] = as_json(last);
   if (loaded.experiment.checkpoint.best) document["best_metrics"] = as_json(metrics_of_folds(runs, "best_metrics"));
-  core::write_file_atomically(parent / kRecordName, document.dump(2) + "\n");
+  core::write_file_atomically(parent / kRecordName, core::indented_json(document) + "\n");
   if (options.run.json)
-    std::printf("%s\n", document.dump(2).c_str());
+    std::printf("%s\n", core::indented_json(document).c_str());
   else if (!last.empty())
     core::print(stdout, "%lld folds in %s, last evaluation of each:\n%s", static_cast<long long>(options.num_folds),
                 parent.c_str(), as_table(last).c_str());

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compare/text_table.h"
+#include "core/json.h"
 #include "core/text.h"
 
 namespace trainctl::cluster {
@@ -85,7 +86,7 @@ std::string format_rehearsed_json(const RehearsedStep& rehearsed) {
                                         {"network", rehearsed.network},       {"world", rehearsed.world},
                                         {"nodes_of", rehearsed.nodes_of},     {"step_ms", rehearsed.step.step_s * kMs},
                                         {"ranks", std::move(ranks)}};
-  return document.dump(2);
+  return core::indented_json(document);
 }
 
 }  // namespace trainctl::cluster

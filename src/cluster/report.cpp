@@ -4,6 +4,7 @@
 
 #include "cluster/explain.h"
 #include "compare/text_table.h"
+#include "core/json.h"
 #include "core/text.h"
 
 namespace trainctl::cluster {
@@ -271,7 +272,7 @@ std::string format_json(const ReportSubject& subject) {
                          {"num_spare_nodes", subject.goodput.num_spares}};
   if (subject.own) document["own"] = json_of(subject, *subject.own);
   if (subject.explains) document["terms"] = json_of(explain(setup_of(subject, first.layout), first));
-  return document.dump(2);
+  return core::indented_json(document);
 }
 
 }  // namespace trainctl::cluster

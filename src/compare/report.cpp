@@ -6,6 +6,7 @@
 
 #include "compare/ablation.js.h"
 #include "compare/text_table.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "html_report/page.h"
 
@@ -129,7 +130,7 @@ std::string format_table(const AblationReport& report) {
 }
 
 std::string format_json(const AblationReport& report) {
-  return document_of(report).dump(2, ' ', false, kReplace);
+  return core::indented_json(document_of(report));
 }
 
 std::string format_html(const AblationReport& report) {

@@ -6,6 +6,7 @@
 #include "compare/runs.h"
 #include "compare/runs.js.h"
 #include "compare/text_table.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "html_report/page.h"
 
@@ -186,7 +187,7 @@ std::string format_table(const RunComparison& comparison) {
 }
 
 std::string format_json(const RunComparison& comparison) {
-  return document_of(comparison).dump(2, ' ', false, ordered_json::error_handler_t::replace);
+  return core::indented_json(document_of(comparison));
 }
 
 std::string format_html(const RunComparison& comparison) {

@@ -50,6 +50,14 @@ Json parse(std::string_view text, bool allow_exceptions) {
   return Json::parse(without_zeros, /*cb=*/nullptr, allow_exceptions);
 }
 
+/// Returns what an object has under a key; null if `json` is no object, or has no such key.
+template <class Json>
+const Json* member(const Json& json, std::string_view key) {
+  if (!json.is_object()) return nullptr;
+  const auto found = json.find(std::string(key));
+  return found == json.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 template <class Json>
@@ -57,6 +65,29 @@ Json parse_json(std::string_view text, std::string_view subject) {
   if (is_too_deep(text))
     throw Error(std::string(subject) + ": nested more than " + std::to_string(kMaxJsonDepth) + " levels deep");
   return parse<Json>(text, /*allow_exceptions=*/true);
+}
+
+template <class Json>
+std::string text_member(const Json& json, std::string_view key) {
+  const Json* found = member(json, key);
+  return found != nullptr && found->is_string() ? found->template get<std::string>() : "";
+}
+
+template <class Json>
+std::optional<double> number_member(const Json& json, std::string_view key) {
+  const Json* found = member(json, key);
+  return found != nullptr && found->is_number() ? std::optional(found->template get<double>()) : std::nullopt;
+}
+
+template <class Json>
+Json object_member(const Json& json, std::string_view key) {
+  const Json* found = member(json, key);
+  return found != nullptr && found->is_object() ? *found : Json::object();
+}
+
+template <class Json>
+std::string indented_json(const Json& json) {
+  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
 template <class Json>
@@ -69,5 +100,13 @@ template nlohmann::json parse_json<nlohmann::json>(std::string_view text, std::s
 template nlohmann::ordered_json parse_json<nlohmann::ordered_json>(std::string_view text, std::string_view subject);
 template nlohmann::json parse_json_or_discard<nlohmann::json>(std::string_view text);
 template nlohmann::ordered_json parse_json_or_discard<nlohmann::ordered_json>(std::string_view text);
+template std::string text_member(const nlohmann::json& json, std::string_view key);
+template std::string text_member(const nlohmann::ordered_json& json, std::string_view key);
+template std::optional<double> number_member(const nlohmann::json& json, std::string_view key);
+template std::optional<double> number_member(const nlohmann::ordered_json& json, std::string_view key);
+template nlohmann::json object_member(const nlohmann::json& json, std::string_view key);
+template nlohmann::ordered_json object_member(const nlohmann::ordered_json& json, std::string_view key);
+template std::string indented_json(const nlohmann::json& json);
+template std::string indented_json(const nlohmann::ordered_json& json);
 
 }  // namespace trainctl::core

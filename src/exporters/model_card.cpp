@@ -1,4 +1,5 @@
 #include "exporters/model_card.h"
+#include "core/json.h"
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -204,7 +205,7 @@ std::string readme(const ModelCard& card) {
 std::map<std::string, std::string> notes_of(const ModelCard& card) {
   return {{"README.md", readme(card)},
           {"config.yaml", card.config},
-          {kModelJson, model_json(card).dump(2, ' ', false, Json::error_handler_t::replace) + "\n"}};
+          {kModelJson, core::indented_json(model_json(card)) + "\n"}};
 }
 
 }  // namespace trainctl::exporters

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "model/layers/transposed_linear.h"
 #include "model/lora.h"
 #include "pretrained/adapter_file.h"
@@ -215,7 +216,7 @@ ExportedAdapters export_adapters(model::Model& model, const model::ModelConfig& 
                                 core::Durability::process);
   fs::rename(request.directory / "adapter_model.safetensors.tmp", file);
   core::write_file_atomically(request.directory / kAdapterConfig,
-                              adapter_config(known, adapters, weights, saved).dump(2) + "\n");
+                              core::indented_json(adapter_config(known, adapters, weights, saved)) + "\n");
   written.files.insert(written.files.end(), {file, request.directory / kAdapterConfig});
   if (request.tokenizer)
     for (fs::path& one : copy_tokenizer(*request.tokenizer, request.directory)) written.files.push_back(std::move(one));

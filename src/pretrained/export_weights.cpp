@@ -3,6 +3,7 @@
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "model/lora.h"
 #include "pretrained/hugging_face_config.h"
 #include "pretrained/tokenizer_files.h"
@@ -74,7 +75,7 @@ std::vector<fs::path> write_layout(const checkpoint::TensorMap& tensors, const m
   fs::rename(beside, weights);
   files.push_back(weights);
   for (const auto& [name, json] : texts) {
-    core::write_file_atomically(request.directory / name, json.dump(2) + "\n");
+    core::write_file_atomically(request.directory / name, core::indented_json(json) + "\n");
     files.push_back(request.directory / name);
   }
   if (request.tokenizer)

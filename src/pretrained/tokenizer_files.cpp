@@ -132,7 +132,7 @@ std::vector<fs::path> write_chat_templates(const chat_template::NamedTemplates& 
   const fs::path config = directory / "tokenizer_config.json";
   if (Json json = object_in(config); json.contains("chat_template")) {
     json.erase("chat_template");
-    core::write_file_atomically(config, json.dump(2) + "\n");
+    core::write_file_atomically(config, core::indented_json(json) + "\n");
   }
   return files;
 }
@@ -177,7 +177,7 @@ std::optional<fs::path> write_generation_config(const fs::path& base, const Mode
   json.erase("_from_model_config");  // else transformers takes config.json's
   if (facts.decoder_start) json["decoder_start_token_id"] = *facts.decoder_start;
   const fs::path file = directory / kGenerationConfig;
-  core::write_file_atomically(file, json.dump(2) + "\n");
+  core::write_file_atomically(file, core::indented_json(json) + "\n");
   return file;
 }
 

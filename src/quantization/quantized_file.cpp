@@ -135,7 +135,7 @@ void save_quantized(model::Model& model, const Quantization& quantization, const
   nlohmann::ordered_json document = describe(quantization);
   document["checksum"] =
       checkpoint::write_safetensors(directory / kWeights, tensors, {{"format", "pt"}}, core::Durability::process);
-  core::write_file_atomically(directory / kDescription, document.dump(2) + "\n");
+  core::write_file_atomically(directory / kDescription, core::indented_json(document) + "\n");
 }
 
 bool is_quantized(const fs::path& directory) {

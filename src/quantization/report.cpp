@@ -2,6 +2,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/text.h"
 #include "html_report/page.h"
 #include "quantization/measure.h"
@@ -122,7 +123,7 @@ std::string as_table(const QuantizationReport& report, const Quantization& quant
 }
 
 std::string as_json(const QuantizationReport& report, const Quantization& quantization) {
-  return document_of(report, quantization).dump(2, ' ', false, kReplace);
+  return core::indented_json(document_of(report, quantization));
 }
 
 std::string as_page(const QuantizationReport& report, const Quantization& quantization, const std::string& experiment) {

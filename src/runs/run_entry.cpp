@@ -41,18 +41,6 @@ ordered_json read_object(const fs::path& path, std::vector<std::string>& problem
   return {};
 }
 
-std::optional<double> number(const ordered_json& object, const char* key) {
-  if (!object.is_object()) return std::nullopt;
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
-}
-
-std::string text(const ordered_json& object, const char* key) {
-  if (!object.is_object()) return "";
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 /// Returns the newest record in the file's last bytes that is whole; null if there is none.
 ordered_json newest_record(std::ifstream& file, std::int64_t begin, std::int64_t end_of_file) {
   std::string tail(static_cast<std::size_t>(end_of_file - begin), '\0');
@@ -62,7 +50,7 @@ ordered_json newest_record(std::ifstream& file, std::int64_t begin, std::int64_t
     const std::size_t line = tail.rfind('\n', end - 1);
     const std::size_t first = line == std::string::npos ? 0 : line + 1;
     ordered_json record = core::parse_json_or_discard<ordered_json>(std::string_view(tail).substr(first, end - first));
-    if (number(record, "step")) return record;
+    if (core::number_member(record, "step")) return record;
     end = line;
   }
   return {};
@@ -93,7 +81,7 @@ std::optional<double> time_in_name(const std::string& name) {
 
 double start_of(const fs::path& directory, const ordered_json& provenance) {
   if (const auto named = time_in_name(directory.filename().string())) return *named;
-  if (const auto started = number(provenance, "started")) return *started;
+  if (const auto started = core::number_member(provenance, "started")) return *started;
   std::error_code unreadable;
   const auto written = fs::last_write_time(directory / "config.yaml", unreadable);
   if (unreadable) return 0;
@@ -112,7 +100,7 @@ bool is_larger_better(const std::string& metric) {
 std::optional<BestMetric> best_of(const ordered_json& summary, const ordered_json& provenance) {
   const auto metrics = summary.find("best_metrics");
   if (metrics == summary.end() || !metrics->is_object() || metrics->empty()) return std::nullopt;
-  std::string name = text(provenance, "best_metric");
+  std::string name = core::text_member(provenance, "best_metric");
   if (!metrics->contains(name)) {
     name = metrics->begin().key();
     for (const auto& [key, value] : metrics->items())
@@ -121,9 +109,10 @@ std::optional<BestMetric> best_of(const ordered_json& summary, const ordered_jso
         break;
       }
   }
-  const std::string mode = name == text(provenance, "best_metric") ? text(provenance, "best_mode") : "";
+  const std::string mode =
+      name == core::text_member(provenance, "best_metric") ? core::text_member(provenance, "best_mode") : "";
   return BestMetric{.name = name,
-                    .value = number(*metrics, name.c_str()).value_or(NAN),
+                    .value = core::number_member(*metrics, name.c_str()).value_or(NAN),
                     .is_larger_better = mode.empty() ? is_larger_better(name) : mode == "max"};
 }
 
@@ -137,12 +126,12 @@ bool has_steps(const fs::path& checkpoints) {
 
 /// Whether a run that went on after it was stopped has records beyond its summary.
 bool is_beyond(const RunEntry& run, const ordered_json& summary) {
-  return static_cast<double>(run.steps) > number(summary, "steps").value_or(0);
+  return static_cast<double>(run.steps) > core::number_member(summary, "steps").value_or(0);
 }
 
 std::string state_of(const RunEntry& run, const ordered_json& summary, bool has_record) {
   if (is_locked(run.path)) return "training";
-  const std::string outcome = text(summary, "outcome");
+  const std::string outcome = core::text_member(summary, "outcome");
   const bool is_told = outcome == "finished" || outcome == "stopped" || outcome == "failed";
   if (is_told && !is_beyond(run, summary)) return outcome;
   return has_record || run.has_checkpoints || is_told ? "unfinished" : "no_step";
@@ -174,19 +163,20 @@ RunEntry read_entry(const fs::path& directory, std::vector<std::string>& problem
   ordered_json summary = read_object(directory / "summary.json", problems);
   if (summary.is_null()) summary = ordered_json::object();
   const ordered_json newest = newest_record(directory / "metrics.jsonl");
-  RunEntry run{.path = directory, .name = text(provenance, "name")};
+  RunEntry run{.path = directory, .name = core::text_member(provenance, "name")};
   if (run.name.empty()) {  // runs/<name>/<time>-<n>
     const fs::path whole = fs::absolute(directory).lexically_normal();
     run.name = (time_in_name(whole.filename().string()) ? whole.parent_path() : whole).filename().string();
   }
   run.started = start_of(directory, provenance);
   run.has_checkpoints = has_steps(directory / "checkpoints");
-  run.steps =
-      static_cast<std::int64_t>(std::max(number(newest, "step").value_or(0), number(summary, "steps").value_or(0)));
-  if (const auto total = number(provenance, "total_steps")) run.total_steps = static_cast<std::int64_t>(*total);
+  run.steps = static_cast<std::int64_t>(
+      std::max(core::number_member(newest, "step").value_or(0), core::number_member(summary, "steps").value_or(0)));
+  if (const auto total = core::number_member(provenance, "total_steps"))
+    run.total_steps = static_cast<std::int64_t>(*total);
   if (!is_beyond(run, summary)) {
     run.best = best_of(summary, provenance);
-    run.wall_s = number(summary, "wall_s");
+    run.wall_s = core::number_member(summary, "wall_s");
   }
   run.state = state_of(run, summary, !newest.is_null());
   run.bytes = size_of(directory, problems);

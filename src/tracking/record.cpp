@@ -1,4 +1,5 @@
 #include "tracking/record.h"
+#include "core/json.h"
 
 #include <cmath>
 
@@ -52,7 +53,7 @@ std::string Record::line() const {
 }
 
 std::string Record::pretty() const {
-  return finished().dump(2, ' ', false, kReplace) + "\n";
+  return core::indented_json(finished()) + "\n";
 }
 
 }  // namespace trainctl::tracking

@@ -136,4 +136,26 @@ TEST_CASE("JSON's values are those of nlohmann's parser", "[core]") {
   CHECK(parse_json_or_discard(text) == nlohmann::json::parse(text));
 }
 
+TEST_CASE("a member of another type than asked for is none", "[core]") {
+  const ordered_json json = {{"text", "a"}, {"number", 2.5}, {"object", {{"b", 1}}}, {"null", nullptr}};
+  CHECK(text_member(json, "text") == "a");
+  CHECK(number_member(json, "number") == 2.5);
+  CHECK(object_member(json, "object") == ordered_json{{"b", 1}});
+  for (const char* key : {"null", "absent"}) {
+    CHECK(text_member(json, key).empty());
+    CHECK(object_member(json, key).empty());
+  }
+  CHECK(text_member(json, "number").empty());
+  CHECK_FALSE(number_member(json, "text"));
+  for (const ordered_json& other : {ordered_json(), ordered_json::array({1}), ordered_json("text")}) {
+    CHECK(text_member(other, "text").empty());
+    CHECK_FALSE(number_member(other, "text"));
+    CHECK(object_member(other, "text").empty());
+  }
+}
+
+TEST_CASE("JSON with bytes that are not UTF-8 is written", "[core]") {
+  CHECK(indented_json(ordered_json{{"file", "a\xff.txt"}}) == "{\n  \"file\": \"a\xEF\xBF\xBD.txt\"\n}");
+}
+
 }  // namespace trainctl::core::json_test

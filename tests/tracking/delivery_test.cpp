@@ -191,6 +191,9 @@ TEST_CASE("the end of a run is delivered once its records are, and not an earlie
   testing::write(directory / "metrics.jsonl", step_line(1) + step_line(2));
   CHECK(deliver_csv(directory) == 2);
   CHECK_FALSE(is_end_delivered(directory.path(), "csv"));
+  testing::write(directory / "summary.json", R"({"outcome":1,"steps":"two"})");
+  deliver_csv(directory, Start::over);
+  CHECK_FALSE(is_end_delivered(directory.path(), "csv"));
   testing::write(directory / "summary.json", R"({"outcome":"stopped","steps":1})");  // of the start before
   deliver_csv(directory, Start::over);
   CHECK_FALSE(is_end_delivered(directory.path(), "csv"));

@@ -7,6 +7,7 @@
 
 #include "checkpoint/average.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
@@ -76,7 +77,7 @@ int run_checkpoint_verify(const cli::EngineCall& call) {
     return core::kExitDone;
   }
   if (call.json) {
-    std::printf("%s\n", nlohmann::ordered_json{{"sound", sound}, {"damaged", damaged}}.dump(2).c_str());
+    std::printf("%s\n", core::indented_json(nlohmann::ordered_json{{"sound", sound}, {"damaged", damaged}}).c_str());
   } else {
     for (const auto& path : sound) core::print(stdout, "%s: sound\n", path.get<std::string>().c_str());
     for (const std::string& what : damaged) core::print(stdout, "%s\n", what.c_str());

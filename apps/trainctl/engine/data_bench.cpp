@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
@@ -103,7 +104,7 @@ std::string as_json(const Measured& m) {
                                            {"cache_misses", m.stats.cache_misses},
                                            {"cache_mib", static_cast<double>(m.stats.cache_bytes) / (1 << 20)},
                                            {"bad_samples", m.bad_samples}};
-  return document.dump(2);
+  return core::indented_json(document);
 }
 
 void print_table(const Measured& m) {

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
@@ -62,7 +63,7 @@ int run_data_prepare(const cli::EngineCall& call) {
                                         .tell = [](const std::string& text) { core::log().info(text); }};
   const std::vector<dataset::PreparedText> texts = dataset::prepare(call.loaded.experiment.dataset.source, options);
   if (call.json)
-    std::printf("%s\n", as_json(texts).dump(2).c_str());
+    std::printf("%s\n", core::indented_json(as_json(texts)).c_str());
   else
     print_table(texts);
   return 0;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
@@ -20,7 +21,7 @@ constexpr std::size_t kMostClassesShown = 20;
 using Json = nlohmann::ordered_json;
 
 void print_json(const Json& document) {
-  std::printf("%s\n", document.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  std::printf("%s\n", core::indented_json(document).c_str());
 }
 
 void print_progress(const std::string& text) {

@@ -4,6 +4,7 @@
 
 #include "checkpointed_run.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
@@ -22,7 +23,7 @@ std::string as_json(const train::EvaluationResult& result, const CheckpointedRun
       {"checkpoint", loaded.checkpoint}, {"step", loaded.run->step}, {"split", split}, {"seconds", result.seconds}};
   for (const auto& [name, value] : result.metrics) document["metrics"][name] = value;
   if (!result.details.empty()) document["details"] = nlohmann::ordered_json::parse(result.details);
-  return document.dump(2);
+  return core::indented_json(document);
 }
 
 /// Warns of samples that can't be read. Returns how many of them were left out.

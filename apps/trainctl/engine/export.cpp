@@ -426,7 +426,7 @@ void tell_written(const CheckpointedRun& loaded, const cli::EngineCall& call, co
       document["largest_difference"] = {
           {"absolute", difference->absolute}, {"relative", difference->relative}, {"samples", difference->num_samples}};
     if (tensorrt) document["tensorrt_problems"] = *tensorrt;
-    std::printf("%s\n", document.dump(2).c_str());
+    std::printf("%s\n", core::indented_json(document).c_str());
     return;
   }
   core::print(stdout, "%s\n", title(loaded).c_str());

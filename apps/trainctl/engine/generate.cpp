@@ -5,6 +5,7 @@
 #include "checkpointed_run.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "dataset/chat_prompt.h"
@@ -165,7 +166,7 @@ int run_generate(const cli::EngineCall& call) {
       {"samples", output.samples()},
       {"seconds", seconds.count()},
       {"tokens_per_s", static_cast<double>(num_tokens) / seconds.count()}};
-  std::printf("%s\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  std::printf("%s\n", core::indented_json(document).c_str());
   return 0;
 }
 

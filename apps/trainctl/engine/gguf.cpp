@@ -6,6 +6,7 @@
 
 #include "card.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
@@ -64,11 +65,10 @@ int export_gguf_file(const cli::EngineCall& given) {
                      " matrices have rows that the blocks of " + options.outtype + " don't divide, and are stored as " +
                      (options.outtype == "q4_k" ? "q5_0 or f16" : "f16") + "; the first is " + otherwise.front());
   if (call.json)
-    std::printf("%s\n",
-                nlohmann::ordered_json{
-                    {"checkpoint", loaded.checkpoint}, {"step", loaded.run->step}, {"files", {request.path.string()}}}
-                    .dump(2)
-                    .c_str());
+    std::printf("%s\n", core::indented_json(nlohmann::ordered_json{{"checkpoint", loaded.checkpoint},
+                                                                   {"step", loaded.run->step},
+                                                                   {"files", {request.path.string()}}})
+                            .c_str());
   else
     core::print(stdout, "%s\n  %s\n", title(loaded).c_str(), request.path.c_str());
   return 0;

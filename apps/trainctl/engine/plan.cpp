@@ -4,6 +4,7 @@
 
 #include "choices.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/terminal.h"
 #include "core/text.h"
 #include "engine.h"
@@ -130,7 +131,7 @@ int run_plan(const cli::EngineCall& given) {
   if (call.json) {
     nlohmann::ordered_json json = plan::plan_json(title, plan.memory);
     if (time) json["time"] = plan::time_json(*time);
-    std::printf("%s\n", json.dump(2).c_str());
+    std::printf("%s\n", core::indented_json(json).c_str());
   } else {
     core::print(stdout, "%s\n%s", plan::format_plan(title, plan.memory).c_str(),
                 time ? ("\n" + plan::format_time(*time) + "\n").c_str() : "");

@@ -11,6 +11,7 @@
 #include "config/flatten.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/version.h"
 #include "machine/cpu.h"
@@ -126,7 +127,7 @@ void write_provenance(const fs::path& run_directory, const train::Run& run,
                       const experiment::LoadedExperiment& loaded) {
   try {
     core::write_file_atomically(run_directory / "provenance.json",
-                                document_of(run, loaded).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+                                core::indented_json(document_of(run, loaded)) + "\n");
   } catch (const std::exception& error) {  // the run does not need it
     core::log().warning(std::string("the start is not described: ") + core::as_error(error).what());
   }

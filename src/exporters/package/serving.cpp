@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "exporters/export_graph.h"
 #include "exporters/package/torchserve_handler.h"
 #include "exporters/package/zip_writer.h"
@@ -90,7 +91,7 @@ Json manifest(const ServedModel& served) {
 }
 
 std::string dumped(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return core::indented_json(json) + "\n";
 }
 
 }  // namespace

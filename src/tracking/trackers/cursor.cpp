@@ -70,7 +70,7 @@ void Cursor::write(const CursorValue& value) const {
                              {"state", value.state},
                              {"finished", value.finished}};
   fs::create_directories(path_.parent_path());  // with the run directory, it may have been removed
-  core::write_file_atomically(path_, json.dump(2) + "\n");
+  core::write_file_atomically(path_, core::indented_json(json) + "\n");
 }
 
 }  // namespace trainctl::tracking

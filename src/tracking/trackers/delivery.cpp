@@ -146,11 +146,13 @@ std::optional<std::int64_t> Delivery::try_to_deliver() {
 
 bool Delivery::finish() {
   const ordered_json summary = read_json(options_.run_directory / "summary.json");
-  if (!tracker_ || !summary.is_object() || summary.value("steps", std::int64_t{-1}) < reader_.last_step()) return false;
+  if (!tracker_ || core::number_member(summary, "steps").value_or(-1) < static_cast<double>(reader_.last_step()))
+    return false;
   const std::string checksum = checksum_of_summary(options_.run_directory);
   if (value_.finished == checksum) return true;
+  const std::string outcome = core::text_member(summary, "outcome");
   value_.state = or_without(tracker_, [&] {
-    return tracker_->finish({.outcome = summary.value("outcome", "failed"),
+    return tracker_->finish({.outcome = outcome.empty() ? "failed" : outcome,
                              .time = reader_.last_time() > 0 ? reader_.last_time() : run_.start_time,
                              .summary = summary,
                              .evaluation = read_json(options_.run_directory / "evaluation.json"),

@@ -178,8 +178,7 @@ bool lock_within(int descriptor, std::chrono::milliseconds patience) {
 bool is_finished(const fs::path& directory) {
   const fs::path summary = directory / "summary.json";
   if (!fs::exists(summary)) return false;
-  const auto json = core::parse_json_or_discard(core::read_file(summary));
-  return json.is_object() && json.value("outcome", "") == "finished";
+  return core::text_member(core::parse_json_or_discard(core::read_file(summary)), "outcome") == "finished";
 }
 
 DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience)
