@@ -61,11 +61,6 @@ ordered_json summary_of(const fs::path& run) {
   return summary.is_object() ? summary : ordered_json::object();
 }
 
-double number_of(const ordered_json& metrics, const std::string& name) {
-  const auto found = metrics.find(name);
-  return found != metrics.end() && found->is_number() ? found->get<double>() : std::nan("");
-}
-
 /// JSON has no nan.
 ordered_json json_of(double value) {
   return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
@@ -73,17 +68,18 @@ ordered_json json_of(double value) {
 
 /// Whether the run there came to its end.
 bool is_finished_run(const fs::path& run) {
-  return summary_of(run).value("outcome", "") == "finished";
+  return core::text_member(summary_of(run), "outcome") == "finished";
 }
 
 /// Returns the metrics of the runs' last evaluations, or of their best ones (`final_metrics`, `best_metrics`).
 std::vector<FoldMetric> metrics_of_folds(const std::vector<fs::path>& runs, const std::string& kind) {
   std::vector<FoldMetric> metrics;
   std::vector<ordered_json> found;
-  for (const fs::path& run : runs) found.push_back(summary_of(run).value(kind, ordered_json::object()));
+  for (const fs::path& run : runs) found.push_back(core::object_member(summary_of(run), kind));
   for (const auto& [name, value] : found.front().items()) {
     FoldMetric metric{.name = name, .values = {}};
-    for (const ordered_json& one : found) metric.values.push_back(number_of(one, name));
+    for (const ordered_json& one : found)
+      metric.values.push_back(core::number_member(one, name).value_or(std::nan("")));
     metrics.push_back(std::move(metric));
   }
   return metrics;
@@ -168,13 +164,18 @@ struct FoldsRecord {
   bool is_finished = false;
 };
 
+/// Returns none if there is no record. Throws core::Error if the record can't be read.
 std::optional<FoldsRecord> read_record(const fs::path& parent) {
   if (!fs::exists(parent / kRecordName)) return std::nullopt;
   const auto json = core::parse_json_or_discard<ordered_json>(core::read_file(parent / kRecordName));
-  if (!json.is_object()) return std::nullopt;
-  return FoldsRecord{.num_folds = json.value("folds", std::int64_t{0}),
-                     .config = json.value("config", ""),
-                     .is_finished = json.value("outcome", "") == "finished"};
+  const std::optional<double> num_folds = core::number_member(json, "folds");
+  const std::string config = core::text_member(json, "config");
+  if (!num_folds || config.empty())
+    throw core::Error((parent / kRecordName).string() + " is damaged: the number of folds or their config is missing")
+        .hint("choose another --run-dir, or remove " + parent.string());
+  return FoldsRecord{.num_folds = static_cast<std::int64_t>(*num_folds),
+                     .config = config,
+                     .is_finished = core::text_member(json, "outcome") == "finished"};
 }
 
 ordered_json as_json(const FoldsRecord& record, const std::vector<fs::path>& runs) {
@@ -198,6 +199,10 @@ std::optional<fs::path> unfinished_parent(const std::string& name, const FoldsRe
   return *std::max_element(found.begin(), found.end());  // names sort by time
 }
 
+fs::path directory_of_fold(const fs::path& parent, std::int64_t fold) {
+  return parent / ("fold_" + std::to_string(fold));
+}
+
 fs::path choose_parent(const FoldsOptions& options, const std::string& name, const FoldsRecord& wanted) {
   const bool starts_anew = options.train.resume == "never";
   if (!starts_anew && options.train.resume != "auto")
@@ -211,6 +216,12 @@ fs::path choose_parent(const FoldsOptions& options, const std::string& name, con
   if (record && (starts_anew || record->config != wanted.config))
     throw core::Error(parent.string() + " holds the folds of another experiment, or of an earlier start")
         .hint("choose another --run-dir");
+  // Without the record, nothing says of which experiment and of how many folds these runs are.
+  for (std::int64_t fold = 0; !record && fold < wanted.num_folds; ++fold)
+    if (fs::exists(directory_of_fold(parent, fold)))
+      throw core::Error(directory_of_fold(parent, fold).string() + " is there, but " + kRecordName +
+                        ", which describes the folds, is missing")
+          .hint("choose another --run-dir");
   fs::create_directories(parent);
   return parent;
 }
@@ -231,6 +242,17 @@ std::vector<std::string> command_of_fold(const FoldsOptions& options, std::int64
   return words;
 }
 
+/// Refuses a run that is not the fold's: another command may have trained in its directory.
+void refuse_other_run(const FoldsOptions& options, std::int64_t fold, const fs::path& run) {
+  const fs::path hash = run / ".config_hash";
+  if (!fs::exists(hash) && !is_finished_run(run)) return;
+  const experiment::LoadedExperiment loaded =
+      experiment::load_experiment(options.experiment.config, sets_of_fold(options, fold), load_plugin);
+  if (fs::exists(hash) && core::read_file(hash) == experiment::config_hash(loaded.flat)) return;
+  throw core::Error(run.string() + " holds a run of another experiment, which is not fold " + std::to_string(fold))
+      .hint("choose another --run-dir, or remove " + run.string());
+}
+
 void tell(const FoldsOptions& options, const std::string& line) {
   if (options.run.log_level != "warning") core::log().info(line);
 }
@@ -240,6 +262,7 @@ int train_all(const FoldsOptions& options, const std::vector<fs::path>& runs) {
   const std::string of_all = " of " + std::to_string(runs.size());
   for (std::size_t fold = 0; fold < runs.size(); ++fold) {
     const std::string name = "fold " + std::to_string(fold + 1) + of_all;
+    refuse_other_run(options, static_cast<std::int64_t>(fold), runs[fold]);
     if (is_finished_run(runs[fold])) {
       tell(options, name + ": " + runs[fold].string() + " has finished already");
       continue;
@@ -278,8 +301,7 @@ int train_folds(FoldsOptions options) {
   FoldsRecord record{.num_folds = options.num_folds, .config = core::checksum(loaded.resolved_yaml)};
   const fs::path parent = choose_parent(options, loaded.experiment.name, record);
   std::vector<fs::path> runs;
-  for (std::int64_t fold = 0; fold < options.num_folds; ++fold)
-    runs.push_back(parent / ("fold_" + std::to_string(fold)));
+  for (std::int64_t fold = 0; fold < options.num_folds; ++fold) runs.push_back(directory_of_fold(parent, fold));
   core::write_file_atomically(parent / kRecordName, core::indented_json(as_json(record, runs)) + "\n");
   if (const int code = train_all(options, runs); code != core::kExitDone) return code;
 

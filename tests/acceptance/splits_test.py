@@ -2,6 +2,7 @@
 import json
 import pathlib
 import random
+import shutil
 import signal
 import statistics
 import unittest
@@ -83,6 +84,18 @@ class Splits(unittest.TestCase):
         (self.root / "share.yaml").write_text(EXPERIMENT.replace("num_workers: 0", "num_workers: 0, eval_fraction: 0.1"))
         share = self.call("train", "share.yaml", "--folds", "2", "--run-dir", "shared")
         self.assertIn("the folds take the place of dataset.eval_fraction", share.stderr)
+
+    def test_other_runs_are_no_folds(self):
+        self.call("train", "p.yaml", "--folds", "2", "--run-dir", "folds")
+        record = (self.root / "folds/folds.json").read_text()
+        # A finished run of another experiment in the place of a fold.
+        shutil.rmtree(self.root / "folds/fold_1")
+        self.call("train", "p.yaml", "--run-dir", "folds/fold_1", "--set", "train.epochs=1", "--set", "dataset.eval_fraction=0.2")
+        self.assertIn("fold_1 holds a run of another experiment", self.call("train", "p.yaml", "--folds", "2", "--run-dir", "folds", code=1).stderr)
+        (self.root / "folds/folds.json").write_text(record[:20])
+        self.assertIn("folds.json is damaged", self.call("train", "p.yaml", "--folds", "2", "--run-dir", "folds", code=1).stderr)
+        (self.root / "folds/folds.json").unlink()
+        self.assertIn("folds.json, which describes the folds, is missing", self.call("train", "p.yaml", "--folds", "2", "--run-dir", "folds", code=1).stderr)
 
     def test_stopped_folds_go_on(self):
         long = ["--set", "train.epochs=4000", "--set", "train.early_stopping=null"]

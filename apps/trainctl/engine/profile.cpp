@@ -52,7 +52,7 @@ class Profiling {
       return;
     }
     const experiment::LoadedExperiment& loaded = call_.loaded;
-    const std::string hash = train::config_hash(loaded.flat);
+    const std::string hash = experiment::config_hash(loaded.flat);
     train::RunDirectory chosen =
         train::choose_run_directory({loaded.experiment.name + "-profile", call_.run_dir, "never", hash});
     train::describe_run_directory(chosen.path, loaded.resolved_yaml, hash);

@@ -78,7 +78,7 @@ class Training {
   const cli::EngineCall& call_;
   comm::World* world_;
   const train::StopSignal stop_;
-  std::string hash_ = train::config_hash(call_.loaded.flat);
+  std::string hash_ = experiment::config_hash(call_.loaded.flat);
   experiment::LoadedExperiment loaded_ = call_.loaded;  // with values for what is `auto`
   experiment::AutoValues values_;
   fs::path directory_;

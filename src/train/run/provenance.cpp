@@ -2,23 +2,17 @@
 
 #include <torch/headeronly/version.h>
 
-#include "core/file.h"
 #include "core/version.h"
+#include "experiment/load.h"
 #include "runtime/device.h"
 
 namespace trainctl::train {
 
-std::string config_hash(const std::map<std::string, std::string>& config) {
-  std::string text;
-  for (const auto& [key, value] : config) text += key + "=" + value + "\n";
-  return core::checksum(text);
-}
-
 std::map<std::string, std::string> provenance(const Run& run, const std::map<std::string, std::string>& config) {
   return {
-      {"trainctl", std::string(core::kVersion)},     {"libtorch", TORCH_VERSION},
-      {"config_hash", config_hash(config)},          {"data_fingerprint", run.data.fingerprint},
-      {"seed", std::to_string(run.experiment.seed)}, {"device", runtime::describe(run.device)},
+      {"trainctl", std::string(core::kVersion)},        {"libtorch", TORCH_VERSION},
+      {"config_hash", experiment::config_hash(config)}, {"data_fingerprint", run.data.fingerprint},
+      {"seed", std::to_string(run.experiment.seed)},    {"device", runtime::describe(run.device)},
   };
 }
 

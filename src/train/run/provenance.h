@@ -10,7 +10,4 @@ namespace trainctl::train {
 
 std::map<std::string, std::string> provenance(const Run& run, const std::map<std::string, std::string>& config);
 
-/// Returns a checksum of the resolved config; equal configs have equal checksums.
-std::string config_hash(const std::map<std::string, std::string>& config);
-
 }  // namespace trainctl::train
