@@ -101,8 +101,8 @@ pretrained::ExportLayout layout_of(exporters::ArtefactFormat format) {
                                                           : pretrained::ExportLayout::hugging_face;
 }
 
-/// Whether what the run evaluated at a step is what the call would evaluate: the run's own checkpoint of the step, not
-/// an average, and the whole evaluation set, under the same config.
+/// Whether the call would evaluate what the run evaluated at a step. This is the run's own checkpoint, not an average,
+/// on the whole evaluation set, under the same config.
 bool is_own_evaluation(const CheckpointedRun& loaded, const cli::EngineCall& call, const fs::path& run) {
   const fs::path hash = run / ".config_hash";
   return fs::path(loaded.checkpoint).filename().string().starts_with("step_") &&
