@@ -25,7 +25,7 @@ bool write_all(int descriptor, std::string_view text) {
 
 namespace {
 
-constexpr std::size_t kMaxKeptBack = 16 << 20;
+constexpr std::size_t kMaxKeptBack = 16 << 20;  // with large records
 
 int flags_of(IfExists if_exists) {
   switch (if_exists) {
@@ -69,8 +69,45 @@ void AppendFile::reopen_removed() {
 }
 
 void AppendFile::append(std::string_view record) {
+  kept_back_.append(record);
+  write_kept_back();
+  report_left_out();
+}
+
+void AppendFile::append_large(std::string_view record, std::int64_t step) {
+  const std::size_t kept = kept_back_.size();
+  kept_back_.append(record);
+  try {
+    write_kept_back();
+  } catch (const core::Error&) {
+    if (kept_back_.size() > kMaxKeptBack) {
+      kept_back_.resize(kept);
+      if (num_left_out_++ == 0) first_left_out_ = step;
+      last_left_out_ = step;
+    }
+    throw;
+  }
+  report_left_out();
+}
+
+void AppendFile::finish() {
+  try {
+    if (!kept_back_.empty()) write_kept_back();
+  } catch (const core::Error& error) {
+    throw LostRecords("the last records of " + path_.string() + " are lost: " + error.what());
+  }
+  report_left_out();
+}
+
+void AppendFile::report_left_out() {
+  if (num_left_out_ == 0) return;
+  throw LostRecords(path_.string() + " lacks " + std::to_string(std::exchange(num_left_out_, 0)) +
+                    " records with histograms, of steps " + std::to_string(first_left_out_) + " to " +
+                    std::to_string(last_left_out_) + ": they could be neither written nor kept");
+}
+
+void AppendFile::write_kept_back() {
   reopen_removed();
-  if (kept_back_.size() < kMaxKeptBack) kept_back_.append(record);
   if (write_all(descriptor_, kept_back_)) {
     size_ += static_cast<std::int64_t>(kept_back_.size());
     kept_back_.clear();

@@ -17,6 +17,7 @@ class Jsonl final : public Sink {
     if (const auto* step = std::get_if<StepLogged>(&event)) write(*step);
     if (const auto* parameters = std::get_if<ParametersMeasured>(&event)) write(*parameters);
     if (const auto* evaluated = std::get_if<Evaluated>(&event)) write(*evaluated);
+    if (std::holds_alternative<RunFinished>(event)) file_.finish();
   }
 
  private:
@@ -67,7 +68,7 @@ class Jsonl final : public Sink {
     }
     record.object("histograms", std::move(histograms));
     record.number("time", time());
-    file_.append(record.line());
+    file_.append_large(record.line(), parameters.step);
   }
 
   /// Returns the time in Unix seconds, to a millisecond.

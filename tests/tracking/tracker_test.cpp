@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/skip.h"
+#include "tracking/append_file.h"
 #include "tracking/tracking.h"
 #include "tracking_support.h"
 
@@ -112,8 +113,9 @@ TEST_CASE("a full disk under the metrics is said and doesn't end the run", "[tra
   tracker->add(std::make_unique<Recorder>(seen));
   tracker->on(testing::step_at(1));
   tracker->on(testing::ended(Outcome::finished, 1));
-  REQUIRE(notices_of(seen).size() == 1);
+  REQUIRE(notices_of(seen).size() == 2);
   CHECK(notices_of(seen)[0].find("metrics.jsonl at byte 0: No space left on device") != std::string::npos);
+  CHECK(notices_of(seen)[1].find("the last records of") != std::string::npos);
   CHECK(std::filesystem::exists(directory / "summary.json"));
 }
 
@@ -135,6 +137,27 @@ TEST_CASE("records that found no room are written when there is some", "[trackin
   const auto records = testing::lines_of_json(directory / "metrics.jsonl");
   REQUIRE(records.size() == 4);
   for (std::size_t i = 0; i < 4; ++i) CHECK(records[i]["step"] == i + 1);
+}
+
+TEST_CASE("large records that find no room are left out and reported, and the others are kept", "[tracking]") {
+  const testing::TemporaryDirectory directory;
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  const auto no_signal = ::signal(SIGXFSZ, SIG_IGN);
+  AppendFile file(directory / "records", IfExists::append);
+  rlimit none = limit;
+  none.rlim_cur = 0;
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &none) == 0);
+  const std::string large(std::size_t{6} << 20, 'x');
+  for (int step = 1; step <= 4; ++step) {
+    CHECK_THROWS_AS(file.append_large(large, step), core::Error);
+    CHECK_THROWS_AS(file.append("s\n"), core::Error);
+  }
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  ::signal(SIGXFSZ, no_signal);
+  CHECK_THROWS_WITH(file.append_large("last\n", 5), Catch::Contains("lacks 2 records") && Catch::Contains("3 to 4"));
+  CHECK(testing::content(directory / "records") == large + "s\n" + large + "s\ns\ns\nlast\n");
+  CHECK_NOTHROW(file.finish());
 }
 
 TEST_CASE("build makes the run directory, and event files unless they are not wanted", "[tracking]") {
