@@ -1,5 +1,7 @@
 #include "roofline/op_cost.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <algorithm>
 
 namespace trainctl::roofline {
@@ -152,10 +154,20 @@ bool transposes(const DispatchedOperator& call) {
   return from.strides.size() == to.strides.size() && !to.strides.empty() && innermost(from) != innermost(to);
 }
 
+/// Whether the operator's argument at `place` makes attention causal. Other flags, such as return_debug_mask, stand
+/// beside it.
+bool names_causal(std::string_view name, std::size_t place) {
+  const auto schema = c10::Dispatcher::singleton().findSchema({std::string(name), ""});
+  if (!schema) return false;
+  for (const char* flag : {"is_causal", "causal"})
+    if (schema->schema().argumentIndexWithName(flag) == static_cast<int>(place)) return true;
+  return false;
+}
+
 }  // namespace
 
-void read_flags(const c10::IValue& argument, DispatchedOperator& call) {
-  if (argument.isBool() && argument.toBool()) call.is_causal = true;
+void read_flags(const c10::IValue& argument, std::size_t place, DispatchedOperator& call) {
+  if (argument.isBool() && argument.toBool() && names_causal(call.name, place)) call.is_causal = true;
   if (!argument.isBoolList()) return;
   if (const c10::List<bool> mask = argument.toBoolList(); mask.size() == 3)
     call.num_gradients = int{mask.get(0)} + int{mask.get(1)};

@@ -29,13 +29,13 @@ struct DispatchedOperator {
   double input_bytes = 0;                  // of all
   double output_bytes = 0;
   double allocated_bytes = 0;  // by what it called
-  bool is_causal = false;      // a flag among its arguments is true
+  bool is_causal = false;      // of attention
   int num_gradients = 2;       // of a convolution's input and weight, that the backward pass computes
   Operation::Shape convolved;  // shape of a convolution's output, where `outputs` isn't known
 };
 
-/// Reads a flag or a mask among the arguments of `call`.
-void read_flags(const c10::IValue& argument, DispatchedOperator& call);
+/// Reads a flag or a mask among the arguments of `call`, at its place in the operator's schema.
+void read_flags(const c10::IValue& argument, std::size_t place, DispatchedOperator& call);
 
 /// How an operator's work relates to that of the operators that it calls.
 enum class OperatorRole {

@@ -150,8 +150,10 @@ void Log::begin(const at::RecordFunction& function, OpenCall& open) {
   open.rule = what.rule;
   if (!open.is_counted) return;  // only what it allocates matters
   ++operations_.num_calls[static_cast<std::size_t>(open.pass)];
+  open.call.name = operations_.names[open.name];  // valid until another name is added
+  std::size_t place = 0;
   for (const c10::IValue& value : function.inputs()) {
-    read_flags(value, open.call);
+    read_flags(value, place++, open.call);
     for_each_tensor(value, [&](const at::Tensor& tensor) {
       TensorUse use = use_of(tensor);
       open.call.input_bytes += use.bytes;

@@ -47,7 +47,7 @@ TEST_CASE("convolutions count each output value's filter, and each gradient that
   CHECK(flops(forward) == each);
   DispatchedOperator backward = called("aten::convolution_backward", {gradient, input, filter});
   CHECK(flops(backward) == 2 * each);
-  read_flags(c10::List<bool>({false, true, true}), backward);
+  read_flags(c10::List<bool>({false, true, true}), 10, backward);
   CHECK(flops(backward) == each);
 }
 
@@ -57,7 +57,9 @@ TEST_CASE("attention counts two products, of which causal attention needs half",
   const TensorUse k = tensor({2, 4, 64, 16});
   DispatchedOperator call = called("aten::_scaled_dot_product_flash_attention", {q, k, k});
   CHECK(flops(call) == 2 * each);
-  read_flags(true, call);
+  read_flags(true, 5, call);  // return_debug_mask
+  CHECK(flops(call) == 2 * each);
+  read_flags(true, 4, call);  // is_causal
   CHECK(flops(call) == each);
   // The kernels below have [B, T, H, d].
   const TensorUse turned_k = tensor({2, 64, 4, 16});

@@ -102,8 +102,9 @@ roofline::DispatchedOperator recorded_call(const OperatorFields& fields, double 
     if (const auto* list = std::get_if<std::vector<impl::TensorMetadata>>(&input))
       for (const impl::TensorMetadata& tensor : *list) add(tensor, call);
   }
-  for (const impl::op_input_t& input : fields.concrete_inputs_)
-    if (const auto* value = std::get_if<c10::IValue>(&input)) roofline::read_flags(*value, call);
+  for (std::size_t place = 0; place < fields.concrete_inputs_.size(); ++place)
+    if (const auto* value = std::get_if<c10::IValue>(&fields.concrete_inputs_[place]))
+      roofline::read_flags(*value, place, call);
   const bool works_in_place = call.name.ends_with('_') && !call.inputs.empty();
   call.allocated_bytes = allocated > 0 || !works_in_place ? std::max(0.0, allocated) : call.inputs[0].bytes;
   call.convolved = convolved_shape(call, integer_lists(fields));
