@@ -1,5 +1,7 @@
 #include "command_tree.h"
 
+#include <cerrno>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,27 @@ void add_examples(CLI::App& command) {
   command.footer(text);
 }
 
+/// Adds to each option that takes an integer a check that refuses those beyond 64 bits. CLI11 takes them for the
+/// largest integer.
+void refuse_larger_integers(CLI::App& command) {
+  for (CLI::Option* const option : command.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_unsigned = type.starts_with("UINT");
+    if (!is_unsigned && !type.starts_with("INT")) continue;
+    option->check(CLI::Validator(
+        [is_unsigned](const std::string& text) -> std::string {
+          errno = 0;
+          if (is_unsigned)
+            std::strtoull(text.c_str(), nullptr, 10);
+          else
+            std::strtoll(text.c_str(), nullptr, 10);
+          return errno == ERANGE ? "got " + text + "; expected an integer of 64 bits" : "";
+        },
+        ""));
+  }
+  for (CLI::App* const sub : command.get_subcommands({})) refuse_larger_integers(*sub);
+}
+
 }  // namespace
 
 std::string command_path(const CLI::App& command) {
@@ -52,6 +75,7 @@ void add_commands(CLI::App& app, Action& action) {
     const Action declared = command.declare(*sub);
     if (declared) sub->final_callback([&action, declared] { action = declared; });
     add_examples(*sub);
+    refuse_larger_integers(*sub);
   }
   add_plugin_commands(app, action);
 }

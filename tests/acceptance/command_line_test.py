@@ -58,6 +58,10 @@ class CommandLine(InScratch):
                 refused = run(*command, value, cwd=self.root)
                 self.assertEqual(refused.returncode, 2, (command, value, refused.stderr))
         self.assertTrue((self.root / "runs/kept/config.yaml").exists())
+        for command in (["predict", self.root, "--batch-size"], ["generate", self.root, "--prompt", "x", "--seed"], ["data", "bench", config, "--from"]):
+            refused = run(*command, "99999999999999999999", cwd=self.root)
+            self.assertEqual(refused.returncode, 2, refused.stderr)
+            self.assertIn("64 bits", refused.stderr)
 
     def test_an_option_without_effect_is_refused(self):
         config = write_experiment(self.root)

@@ -138,6 +138,7 @@ TEST_CASE("Devices are found by name whatever its spelling, and have rates for e
   CHECK(find_device("H100-SXM")->memory_gb_per_s == 3350);
   CHECK(find_device("a100")->name == "A100 80GB");
   CHECK(find_device("abacus") == nullptr);
+  for (const char* part : {"a1", "h", "rtx4"}) CHECK(find_device(part) == nullptr);
   const DeviceRates rates = rates_of(*find_device("h200"), FloatProducts::tf32);
   for (std::size_t i = 0; i < roofline::kNumWorkKinds; ++i)
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf})

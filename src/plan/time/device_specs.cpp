@@ -65,6 +65,15 @@ constexpr double kLaunch = 4e-6;       // seconds from one small kernel to the n
 constexpr double kLargestWork = 1e18;  // where the line ends, which goes on
 constexpr double kSaturation = 3e-6;   // seconds' worth of peak work below which a kernel takes no less
 
+/// Whether the first words of a name are those that are wanted: "a100" of "A100 80GB", but not "a1".
+bool begins_with_words(std::string_view name, std::string_view wanted) {
+  for (std::size_t end = 1; end <= name.size(); ++end) {
+    const bool ends_word = end == name.size() || std::isalnum(static_cast<unsigned char>(name[end])) == 0;
+    if (ends_word && plain(name.substr(0, end)) == wanted) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 const std::vector<NamedDevice>& named_devices() {
@@ -77,7 +86,7 @@ const NamedDevice* find_device(std::string_view name) {
   for (const NamedDevice& device : kDevices) {
     if (plain(device.name) == wanted) return &device;
     // "a100" is the larger of those that begin so: the first in the list.
-    if (found == nullptr && !wanted.empty() && plain(device.name).substr(0, wanted.size()) == wanted) found = &device;
+    if (found == nullptr && !wanted.empty() && begins_with_words(device.name, wanted)) found = &device;
   }
   return found;
 }
