@@ -40,16 +40,18 @@ double last_loss(const distributed::DistributedKindConfig& how, std::int64_t see
 
 /// The weights after 8 steps, saved after 4; from a step directory or from the start.
 std::vector<at::Tensor> weights_after_eight_steps(const std::filesystem::path& run_directory,
-                                                  const std::optional<std::filesystem::path>& from) {
+                                                  const std::optional<std::filesystem::path>& from,
+                                                  std::int64_t num_ranks = 2) {
   std::vector<at::Tensor> weights;
-  on_ranks(2, [&](std::size_t rank, comm::Group& group) {
+  on_ranks(num_ranks, [&](std::size_t rank, comm::Group& group) {
     Setting setting;
     setting.how = power_sgd(2, 2);
-    experiment::Experiment experiment = experiment_of(setting, 2);
+    experiment::Experiment experiment = experiment_of(setting, num_ranks);
+    experiment.optimizer.rule = optimizer::SgdConfig{};  // rounding stays small
     experiment.train.steps = 8;
     experiment.checkpoint.every = 4;
     std::vector<tracking::Notice> notices;
-    const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
+    const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = num_ranks});
     EventLog log;
     if (from) restore(*run, *from, {}, log);
     const StopSignal stop;
@@ -90,6 +92,20 @@ TEST_CASE("a run with powersgd is resumed bit for bit", "[train][dist]") {
   REQUIRE(std::filesystem::exists(half));
   const std::vector<at::Tensor> resumed = weights_after_eight_steps(directory.path() / "second", half);
   CHECK(largest_difference(resumed, expected) == 0);
+}
+
+TEST_CASE("a run with powersgd goes on with another number of ranks", "[train][dist][regression]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path half = directory.path() / "whole" / "checkpoints" / "step_00000004";
+  const std::vector<at::Tensor> expected = weights_after_eight_steps(directory.path() / "whole", {});
+  const std::vector<at::Tensor> four = weights_after_eight_steps(directory.path() / "four", half, /*num_ranks=*/4);
+  CHECK(largest_difference(four, expected) < 1e-5);
+
+  // A process alone leaves out what wasn't sent, and has nothing that other ranks could go on with.
+  weights_after_eight_steps(directory.path() / "one", half, /*num_ranks=*/1);
+  const std::filesystem::path one = directory.path() / "one" / "checkpoints" / "step_00000008";
+  REQUIRE(std::filesystem::exists(one));
+  CHECK_NOTHROW(weights_after_eight_steps(directory.path() / "two", one));
 }
 
 }  // namespace trainctl::train
