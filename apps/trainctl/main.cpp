@@ -45,13 +45,19 @@ std::string key_called(const std::string& name) {
   return best;
 }
 
+/// Whether the command, or one that it is a sub-command of, has the option.
+bool knows(const CLI::App& command, const std::string& option) {
+  if (command.get_option_no_throw(option) != nullptr) return true;
+  return command.get_parent() != nullptr && knows(*command.get_parent(), option);
+}
+
 /// Finds the first option of `words` that the command doesn't have, and the key of the experiment with its name. Empty
 /// if the command has all of them.
 UnknownOption find_unknown_option(const CLI::App& command, std::span<const std::string> words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string name = words[i].substr(0, words[i].find('='));
-    if (!name.starts_with("--") || name.size() < 3 || command.get_option_no_throw(name) != nullptr) continue;
-    UnknownOption unknown{.problem = command.get_name() + " has no option " + name, .advice = ""};
+    if (!name.starts_with("--") || name.size() < 3 || knows(command, name)) continue;
+    UnknownOption unknown{.problem = command_path(command) + " has no option " + name, .advice = ""};
     std::string key = name.substr(2);
     std::replace(key.begin(), key.end(), '-', '_');
     const std::string path = command.get_option_no_throw("--set") == nullptr ? "" : key_called(key);
@@ -102,6 +108,13 @@ bool lacks_subcommand(const CLI::App& app, int argc) {
   return argc == 2 && chosen.size() == 1 && !chosen.front()->get_subcommands({}).empty();
 }
 
+/// Returns the innermost command that was typed, such as `clean` of `trainctl runs clean`; the program if there is
+/// none.
+const CLI::App& innermost_command(const CLI::App& app) {
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return chosen.empty() ? app : innermost_command(*chosen.front());
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Trains neural networks from one YAML file.", "trainctl");
   app.set_version_flag("--version", std::string("trainctl ") + std::string(core::kVersion));
@@ -116,14 +129,17 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
-    const std::vector<CLI::App*> chosen = app.get_subcommands();
     if (lacks_subcommand(app, argc)) {
       std::fputs(app.help().c_str(), stderr);
       return core::kExitUsage;
     }
-    const std::string help = chosen.empty() ? "trainctl --help" : "trainctl " + chosen.front()->get_name() + " --help";
+    const CLI::App& command = innermost_command(app);
+    const std::string path = command_path(command);
+    const std::string help = "trainctl " + path + (path.empty() ? "" : " ") + "--help";
     const std::vector<std::string> words(argv + 1, argv + argc);
-    const UnknownOption unknown = chosen.empty() ? UnknownOption() : find_unknown_option(*chosen.front(), words);
+    const bool has_unknown_words = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    const UnknownOption unknown =
+        has_unknown_words && !path.empty() ? find_unknown_option(command, words) : UnknownOption();
     const std::string problem = unknown.problem.empty() ? error.what() : unknown.problem;
     const std::string advice = unknown.advice.empty() ? help : unknown.advice;
     core::print(stderr, "trainctl: %s\n  try: %s\n", problem.c_str(), advice.c_str());

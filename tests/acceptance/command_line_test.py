@@ -45,6 +45,12 @@ class CommandLine(InScratch):
             self.assertEqual(refused.returncode, 2)
             self.assertIn(f"train has no option {typed[0].split('=')[0]}\n  try: {advice}\n", refused.stderr)
         self.assertIn("doctor has no option --wings\n  try: trainctl doctor --help", run("doctor", "--wings").stderr)
+        self.assertIn("runs clean has no option --wings\n  try: trainctl runs clean --help", run("runs", "clean", "--yes", "--wings").stderr)
+        # An option of the sub-command is not what is wrong here.
+        wrong = run("runs", "clean", "--yes", "--older-than", "much").stderr
+        self.assertNotIn("has no option", wrong)
+        self.assertIn("--older-than", wrong)
+        self.assertIn("try: trainctl runs clean --help", wrong)
 
     def test_a_number_that_is_none_or_beyond_its_range_is_refused(self):
         config = write_experiment(self.root)
