@@ -16,10 +16,12 @@ Action declare_predict(CLI::App& app) {
       "A run, checkpoints or step directory, one in Hugging Face layout, or an exported TorchScript or ONNX "
       "file");
   for (const char* name : {"--json", "--no-progress"}) app.remove_option(app.get_option(name));
-  app.add_option("INPUT,--input", options->predict.inputs,
-                 "Images; files of texts (one per line, .jsonl, .csv, .tsv); tables (.csv, .tsv); directories and "
-                 "globs of them. Default, or -: "
-                 "standard input, with one image path per line, or one image; one text per line; a table")
+  app.add_option(
+         "INPUT,--input", options->predict.inputs,
+         "Images; files of texts (one per line, .jsonl, .csv, .tsv); tables (.csv, .tsv); directories and "
+         "globs of them. Default, or -: "
+         "standard input, with one image path per line, or one image; one text per line; a table. A file that can't "
+         "be opened makes exit code 1, after the others are answered")
       ->type_name("FILE");
   app.add_option("--batch-size", options->predict.batch_size, "Inputs per batch (default dataset.batch_size)")
       ->check(CLI::PositiveNumber);

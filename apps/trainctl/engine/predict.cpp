@@ -9,6 +9,7 @@
 #include "checkpointed_run.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "dataset/seq2seq_prompt.h"
 #include "dataset/shown_sample.h"
 #include "engine.h"
@@ -65,6 +66,7 @@ class Predictions {
       : batch_size_(batch_size), answer_(std::move(answer)), writer_(writer) {}
 
   void add(NamedInput input) {
+    num_unopened_ += input.is_unopened ? 1 : 0;
     waiting_ += input.content ? 1 : 0;
     inputs_.push_back(std::move(input));
     if (waiting_ >= batch_size_) flush();
@@ -89,6 +91,7 @@ class Predictions {
   }
 
   std::size_t num_usable() const { return num_usable_; }
+  std::size_t num_unopened() const { return num_unopened_; }
 
  private:
   /// Answers a batch. If the batch fails, answers each input alone, so that only the faulty one gets an error.
@@ -110,6 +113,7 @@ class Predictions {
   std::vector<NamedInput> inputs_;
   std::size_t waiting_ = 0;  // of them, those for the model
   std::size_t num_usable_ = 0;
+  std::size_t num_unopened_ = 0;
 };
 
 /// Runs the model on a batch.
@@ -221,8 +225,12 @@ int run_predict(const cli::EngineCall& call) {
   read_inputs(loaded, inputs, tokenizer.get(), [&](NamedInput input) { predictions.add(std::move(input)); });
   predictions.flush();
   writer.close();
-  if (predictions.num_usable() > 0) return core::kExitDone;
-  throw core::Error("there was no input that could be used").hint("the lines above say why, if there was any");
+  if (predictions.num_usable() == 0)
+    throw core::Error("there was no input that could be used").hint("the lines above say why, if there was any");
+  if (predictions.num_unopened() > 0)
+    throw core::Error(core::format_count(predictions.num_unopened()) + " of the named files could not be opened")
+        .hint("the lines with \"error\" name them; all other inputs are answered");
+  return core::kExitDone;
 }
 
 }  // namespace trainctl::engine

@@ -171,11 +171,16 @@ std::set<std::filesystem::path> paths_of(const std::vector<InputFile>& files) {
 void read_inputs(const CheckpointedRun& loaded, const std::vector<InputFile>& files,
                  const tokenizer::Tokenizer* tokenizer, const InputUse& use) {
   const Reader reader = reader_of(loaded, tokenizer, use);
-  for (const InputFile& file : files) try {
+  for (const InputFile& file : files) {
+    bool is_open = file.name == kStandardInput;
+    try {
+      if (!is_open) core::RegularFile{file.name};
+      is_open = true;
       reader.read(file);
     } catch (const core::Error& error) {
-      use({.name = file.name, .line = std::nullopt, .content = {}, .error = error.what()});
+      use({.name = file.name, .line = {}, .content = {}, .error = error.what(), .is_unopened = !is_open});
     }
+  }
 }
 
 }  // namespace trainctl::engine

@@ -19,7 +19,8 @@ struct NamedInput {
   std::string name;
   std::optional<std::int64_t> line{};
   std::optional<inference::PredictionInput> content{};
-  std::string error{};  // where there is no content
+  std::string error{};       // where there is no content
+  bool is_unopened = false;  // the error is that the file can't be opened
 };
 
 /// Returns the options of tokenizing for this dataset and task.
