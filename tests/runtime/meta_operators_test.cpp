@@ -31,7 +31,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-class Account final : public FakeTensorAccount {
+class PieceAccount final : public FakeTensorAccount {
  public:
   std::int64_t take(std::int64_t bytes) override {
     held_[next_] = bytes;
@@ -120,7 +120,7 @@ TEST_CASE("operators give fake tensors the layouts of real ones, and count them"
   for (const auto& [name, call] : cases()) {
     CAPTURE(name);
     const std::string expected = layouts(call());
-    const auto account = std::make_shared<Account>();
+    const auto account = std::make_shared<PieceAccount>();
     const FakeTensorScope scope(at::kCPU, account, nullptr);
     const Tensors results = call();
     CHECK(layouts(results) == expected);
@@ -146,6 +146,6 @@ TEST_CASE("fake tensors choose the kernel of attention that real ones choose", "
                                      choice(query, query, query, at::zeros({3, 5, 5}))};
   };
   const std::vector<std::int64_t> expected = choices();
-  const FakeTensorScope scope(at::kCPU, std::make_shared<Account>(), nullptr);
+  const FakeTensorScope scope(at::kCPU, std::make_shared<PieceAccount>(), nullptr);
   CHECK(choices() == expected);
 }

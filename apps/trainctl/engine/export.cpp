@@ -118,7 +118,8 @@ task::Metrics metrics_of(const CheckpointedRun& loaded, const cli::EngineCall& c
   if (is_own_evaluation(loaded, call, run) && fs::is_regular_file(known)) {
     const auto json = core::parse_json_or_discard<nlohmann::ordered_json>(core::read_file(known));
     task::Metrics metrics;
-    for (const auto& [name, value] : core::object_member(json, "metrics").items())
+    const auto recorded = core::object_member(json, "metrics");
+    for (const auto& [name, value] : recorded.items())
       if (value.is_number()) metrics.emplace_back(name, value.get<double>());
     if (core::number_member(json, "step") == static_cast<double>(loaded.run->step) && !metrics.empty()) return metrics;
   }
