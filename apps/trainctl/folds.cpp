@@ -22,6 +22,7 @@
 #include "core/stop_signals.h"
 #include "core/terminal.h"
 #include "core/text.h"
+#include "experiment/config_hash.h"
 #include "load_plugin.h"
 #include "local_ranks.h"
 #include "run_experiment.h"

@@ -8,7 +8,6 @@
 #include "config/overlay.h"
 #include "config/read.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "experiment/published_adapter.h"
 #include "experiment/published_config.h"
 #include "experiment/renamed.h"
@@ -85,12 +84,6 @@ void load_plugins(const std::filesystem::path& path, std::span<const std::string
 }
 
 }  // namespace
-
-std::string config_hash(const std::map<std::string, std::string>& flat) {
-  std::string text;
-  for (const auto& [key, value] : flat) text += key + "=" + value + "\n";
-  return core::checksum(text);
-}
 
 LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets,
                                  const PluginLoader& load_plugin) {

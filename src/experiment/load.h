@@ -19,9 +19,6 @@ struct LoadedExperiment {
   std::map<std::string, std::string> flat;  // "optimizer.lr" -> "0.001"
 };
 
-/// Returns a checksum of LoadedExperiment::flat; equal configs have equal checksums.
-std::string config_hash(const std::map<std::string, std::string>& flat);
-
 /// Loads a plug-in of `plugins:` by its path, or throws core::Error.
 using PluginLoader = std::function<void(const std::string& path)>;
 

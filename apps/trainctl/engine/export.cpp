@@ -16,6 +16,7 @@
 #include "core/terminal.h"
 #include "dataset/chat_prompt.h"
 #include "engine.h"
+#include "experiment/config_hash.h"
 #include "exporters/export_graph.h"
 #include "exporters/graph_model.h"
 #include "exporters/package/serving.h"

@@ -4,6 +4,7 @@
 #include "core/file.h"
 #include "core/terminal.h"
 #include "engine.h"
+#include "experiment/config_hash.h"
 #include "ranks.h"
 #include "train/loop/profile_loop.h"
 #include "train/run/provenance.h"

@@ -13,6 +13,7 @@
 #include "dataset/description.h"
 #include "dataset/loader/loader.h"
 #include "engine.h"
+#include "experiment/config_hash.h"
 #include "plan/choose.h"
 #include "plan/memory/kernel_workspaces.h"
 #include "plan/out_of_memory.h"

@@ -3,7 +3,7 @@
 #include <torch/headeronly/version.h>
 
 #include "core/version.h"
-#include "experiment/load.h"
+#include "experiment/config_hash.h"
 #include "runtime/device.h"
 
 namespace trainctl::train {
