@@ -1,3 +1,4 @@
+// The checksum by which directories of runs tell whether a config is their own.
 #pragma once
 
 #include <map>
