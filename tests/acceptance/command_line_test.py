@@ -103,9 +103,9 @@ class CommandLine(InScratch):
 
     def test_a_summary_that_cannot_be_written_is_an_error_and_no_older_one_stands_for_it(self):
         command = ["train", write_experiment(self.root), "--run-dir", self.root / "run", "--json", "--set"]
-        self.assertEqual(json.loads(run(*command, "train.steps=2").stdout)["steps"], 2)
+        self.assertEqual(json.loads(run(*command, "train.steps=30").stdout)["steps"], 30)
         (self.root / "run/summary.json.tmp").mkdir()
-        failed = run(*command, "train.steps=4")
+        failed = run(*command, "train.steps=40")
         self.assertEqual((failed.returncode, failed.stdout), (1, ""))
         self.assertIn("summary.json could not be written", failed.stderr)
 
