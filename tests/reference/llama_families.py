@@ -18,7 +18,7 @@ def configs():
         "llama_biased": (t.LlamaForCausalLM, t.LlamaConfig(**TWO, attention_bias=True, mlp_bias=True, hidden_act="gelu_pytorch_tanh")),
         "mistral": (t.MistralForCausalLM, t.MistralConfig(**TWO, sliding_window=7)),
         "mistral_whole": (t.MistralForCausalLM, t.MistralConfig(**TWO, sliding_window=None, head_dim=16)),
-        "ministral": (t.MinistralForCausalLM, t.MinistralConfig(**TWO, sliding_window=7, layer_types=[FULL, SLIDING])),
+        "ministral": (t.MinistralForCausalLM, t.MinistralConfig(**TWO, head_dim=8, sliding_window=7, layer_types=[FULL, SLIDING])),
         "qwen2": (t.Qwen2ForCausalLM, t.Qwen2Config(**TWO, rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
         "qwen2_sliding": (t.Qwen2ForCausalLM, t.Qwen2Config(**TWO, use_sliding_window=True, sliding_window=7, max_window_layers=1)),
         "qwen3": (t.Qwen3ForCausalLM, t.Qwen3Config(**TWO, head_dim=16, attention_bias=True)),
