@@ -33,7 +33,7 @@ constexpr std::array<std::pair<const char*, const char*>, 13> kTokenizerFiles = 
 }};
 
 /// Keys of transformers' GenerationConfig that change a text however its tokens are drawn, with the value that doesn't.
-constexpr std::array<std::pair<const char*, double>, 18> kTextKeys = {{
+constexpr std::array<std::pair<const char*, double>, 20> kTextKeys = {{
     {"repetition_penalty", 1},
     {"encoder_repetition_penalty", 1},
     {"no_repeat_ngram_size", 0},
@@ -52,6 +52,8 @@ constexpr std::array<std::pair<const char*, double>, 18> kTextKeys = {{
     {"forced_eos_token_id", -1},
     {"exponential_decay_length_penalty", 0},
     {"stop_strings", 0},
+    {"watermarking_config", 0},
+    {"max_time", 0},
 }};
 
 /// Returns a JSON file's object; null if there is no file.
@@ -138,8 +140,9 @@ std::vector<fs::path> write_chat_templates(const chat_template::NamedTemplates& 
 }
 
 GenerationSettings read_generation_settings(const fs::path& directory) {
-  GenerationSettings settings;
-  const Json json = object_in(directory / kGenerationConfig);
+  GenerationSettings settings{.file = directory / kGenerationConfig};
+  if (!fs::is_regular_file(settings.file)) settings.file = directory / "config.json";  // as transformers does
+  const Json json = object_in(settings.file);
   Json ends = json.is_object() ? json.value("eos_token_id", Json()) : Json();
   if (const Json config = ends.is_null() ? object_in(directory / "config.json") : Json(); config.is_object())
     ends = config.value("eos_token_id", Json());

@@ -38,8 +38,9 @@ std::vector<std::filesystem::path> write_chat_templates(const chat_template::Nam
 
 /// What a published directory says of generated texts.
 struct GenerationSettings {
-  std::vector<std::int32_t> ends;         // of generation_config.json's eos_token_id, else config.json's
-  std::vector<std::string> not_computed;  // keys of generation_config.json that change texts, and have no effect here
+  std::filesystem::path file{};             // generation_config.json; where there is none, config.json
+  std::vector<std::int32_t> ends{};         // of generation_config.json's eos_token_id, else config.json's
+  std::vector<std::string> not_computed{};  // keys of `file` that change texts, and have no effect here
 };
 
 /// Reads generation_config.json and config.json; a directory without them says nothing.

@@ -22,6 +22,10 @@ TEST_CASE("the tokens that end a text are those of generation_config.json, else 
   CHECK(read_generation_settings(base.path()).ends.empty());
   write(base / "config.json", R"({"eos_token_id": [0, 264]})");
   CHECK(read_generation_settings(base.path()).ends == Ids{0, 264});
+  // Directories from before there was generation_config.json; transformers reads these keys there.
+  write(base / "config.json", R"({"eos_token_id": [0, 264], "num_beams": 4, "min_length": 0, "hidden_size": 8})");
+  CHECK(read_generation_settings(base.path()).not_computed == std::vector<std::string>{"num_beams"});
+  CHECK(read_generation_settings(base.path()).file == base / "config.json");
   write(base / "generation_config.json", R"({"eos_token_id": 7, "temperature": 0.6, "repetition_penalty": 1.0})");
   CHECK(read_generation_settings(base.path()).ends == Ids{7});
   CHECK(read_generation_settings(base.path()).not_computed.empty());

@@ -42,7 +42,7 @@ std::vector<std::int32_t> ends_of(const cli::EngineCall& call, const experiment:
   pretrained::GenerationSettings settings;
   if (std::filesystem::is_directory(base)) settings = pretrained::read_generation_settings(base);
   if (!settings.not_computed.empty())
-    core::log().warning((base / "generation_config.json").string() + " has " + core::list_words(settings.not_computed) +
+    core::log().warning(settings.file.string() + " has " + core::list_words(settings.not_computed) +
                         ", which transformers computes and trainctl doesn't: the text may be another");
   const bool has_own = is_published && !call.options<cli::GenerateOptions>().is_question && !settings.ends.empty();
   if (end && !has_own) settings.ends.push_back(*end);
