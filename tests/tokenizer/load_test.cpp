@@ -48,6 +48,16 @@ std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer, std::string_view te
 
 }  // namespace
 
+TEST_CASE("the first of two merges in the list is made first", "[tokenizer]") {
+  const TemporaryDirectory folder;
+  Json json = Json::parse(R"({"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+    "post_processor": null, "decoder": null,
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4}, "merges": ["a b", "b c"]}})");
+  CHECK(ids_of(*load_tokenizer(folder.write("first.json", json.dump())), "abc") == std::vector<std::int32_t>{3, 2});
+  json["model"]["merges"] = {"b c", "a b"};
+  CHECK(ids_of(*load_tokenizer(folder.write("second.json", json.dump())), "abc") == std::vector<std::int32_t>{0, 4});
+}
+
 TEST_CASE("a tokenizer.json's padding and truncation are the caller's business", "[tokenizer]") {
   const TemporaryDirectory folder;
   const auto tokenizer = load_tokenizer(folder.write("tokenizer.json", small_bert().dump()));
