@@ -245,11 +245,10 @@ std::vector<std::string> command_of_fold(const FoldsOptions& options, std::int64
 
 /// Refuses a run that is not the fold's: another command may have trained in its directory.
 void refuse_other_run(const FoldsOptions& options, std::int64_t fold, const fs::path& run) {
-  const fs::path hash = run / ".config_hash";
-  if (!fs::exists(hash) && !is_finished_run(run)) return;
+  if (!fs::exists(run / experiment::kConfigHashFile) && !is_finished_run(run)) return;
   const experiment::LoadedExperiment loaded =
       experiment::load_experiment(options.experiment.config, sets_of_fold(options, fold), load_plugin);
-  if (fs::exists(hash) && core::read_file(hash) == experiment::config_hash(loaded.flat)) return;
+  if (experiment::is_run_of(run, loaded.flat)) return;
   throw core::Error(run.string() + " holds a run of another experiment, which is not fold " + std::to_string(fold))
       .hint("choose another --run-dir, or remove " + run.string());
 }

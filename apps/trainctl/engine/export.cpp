@@ -105,10 +105,8 @@ pretrained::ExportLayout layout_of(exporters::ArtefactFormat format) {
 /// Whether the call would evaluate what the run evaluated at a step. This is the run's own checkpoint, not an average,
 /// on the whole evaluation set, under the same config.
 bool is_own_evaluation(const CheckpointedRun& loaded, const cli::EngineCall& call, const fs::path& run) {
-  const fs::path hash = run / ".config_hash";
   return fs::path(loaded.checkpoint).filename().string().starts_with("step_") &&
-         !call.loaded.experiment.train.eval_steps && fs::is_regular_file(hash) &&
-         core::read_file(hash) == experiment::config_hash(call.loaded.flat);
+         !call.loaded.experiment.train.eval_steps && experiment::is_run_of(run, call.loaded.flat);
 }
 
 /// Returns the metrics that the run recorded for this checkpoint. Without a record they are computed, unless `verify`

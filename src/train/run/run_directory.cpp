@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "experiment/config_hash.h"
 #include "runs/run_directories.h"
 #include "train/run/restore.h"
 
@@ -25,8 +26,6 @@ namespace trainctl::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kHashName = ".config_hash";
 
 int open_lock(const fs::path& directory) {
   return ::open((directory / checkpoint::kRunLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
@@ -84,7 +83,8 @@ struct Unfinished {
 /// Returns the newest such run with this run's config, or with another.
 std::optional<Unfinished> find_unfinished(const RunDirectoryRequest& request, bool same_config) {
   for (const fs::path& run : runs_newest_first(request.name)) {
-    const std::string hash = fs::exists(run / kHashName) ? core::read_file(run / kHashName) : "";
+    const std::string hash =
+        fs::exists(run / experiment::kConfigHashFile) ? core::read_file(run / experiment::kConfigHashFile) : "";
     if ((hash == request.config_hash) != same_config || is_finished(run) || DirectoryLock::is_held(run)) continue;
     Newest checkpoint = newest_of(run);
     const bool has_more =
@@ -233,12 +233,12 @@ RunDirectory choose_run_directory(const RunDirectoryRequest& request) {
 void describe_run_directory(const fs::path& directory, const std::string& resolved_yaml,
                             const std::string& config_hash) {
   core::write_file_atomically(directory / "config.yaml", resolved_yaml);
-  core::write_file_atomically(directory / kHashName, config_hash);
+  core::write_file_atomically(directory / experiment::kConfigHashFile, config_hash);
 }
 
 bool is_described(const fs::path& directory) {
   std::error_code ignored;
-  return fs::exists(directory / "config.yaml", ignored) && fs::exists(directory / kHashName, ignored);
+  return fs::exists(directory / "config.yaml", ignored) && fs::exists(directory / experiment::kConfigHashFile, ignored);
 }
 
 }  // namespace trainctl::train
