@@ -223,10 +223,8 @@ class LlamaHead final : public VocabularyHead {
   double softcap_;
 };
 
-/// Returns the longest sequence. Dynamic scaling allows sequences beyond max_position_embeddings.
 std::int64_t longest_sequence(const LlamaConfig& config) {
-  return config.rope_scaling.get_if<DynamicRopeConfig>() == nullptr ? config.max_position_embeddings
-                                                                    : std::numeric_limits<std::int64_t>::max();
+  return config.sizes().extends_positions ? std::numeric_limits<std::int64_t>::max() : config.max_position_embeddings;
 }
 
 class Llama final : public Model {
@@ -274,7 +272,10 @@ class Llama final : public Model {
       context.window_mask = window_mask(context, *config_.sliding_window, input.values.size(1), input.values.device());
     return context;
   }
-  std::int64_t cache_version(std::int64_t length) const override { return rope_version(config_, length); }
+  /// Phi-3 alone computes earlier keys again in transformers. Others keep them as their own step turned them.
+  std::int64_t cache_version(std::int64_t length) const override {
+    return config_.fused_projections ? rope_version(config_, length) : 0;
+  }
 
  private:
   /// Returns the lengths of the documents, or of the rows without their padding.

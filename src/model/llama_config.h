@@ -153,7 +153,8 @@ struct LlamaConfig {
   OwnSizes sizes() const {
     return {.num_classes = std::nullopt,
             .vocab_size = vocab_size.value,
-            .max_position_embeddings = max_position_embeddings};
+            .max_position_embeddings = max_position_embeddings,
+            .extends_positions = rope_scaling.get_if<DynamicRopeConfig>() != nullptr};
   }
   /// The key that ranks which share sequences (distributed.context) can't obey; null: none.
   const char* key_against_shared_sequences() const {

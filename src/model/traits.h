@@ -67,6 +67,7 @@ struct OwnSizes {
   config::Stated<std::optional<std::int64_t>> num_classes;
   config::Stated<std::optional<std::int64_t>> vocab_size;
   config::Stated<std::optional<std::int64_t>> max_position_embeddings;
+  bool extends_positions = false;  // longer sequences are sound, since their length scales the positions
 };
 
 /// Sizes of a network that has classes and no vocabulary.

@@ -96,6 +96,40 @@ TEST_CASE("an encoder-decoder generates transformers' tokens, with the cache and
   }
 }
 
+TEST_CASE("beyond the pretraining's length generation gives the tokens of transformers and its cache",
+          "[inference][reference]") {
+  model::LlamaConfig dynamic = llama_of_two_layers();
+  dynamic.max_position_embeddings = 16;
+  dynamic.rope_scaling = model::DynamicRopeConfig{.factor = 4};
+  CHECK(dynamic.sizes().extends_positions);
+  model::LlamaConfig longrope = llama_of_two_layers();
+  longrope.rope_scaling = model::LongRopeConfig{.short_factor = {1, 1.1, 1.2, 1.3},
+                                                .long_factor = {2, 4, 6, 8},
+                                                .original_max_position_embeddings = 16,
+                                                .factor = {},
+                                                .attention_factor = {}};
+  CHECK_FALSE(longrope.sizes().extends_positions);
+  model::LlamaConfig phi3 = longrope;
+  phi3.fused_projections = true;
+  const TemporaryDirectory scratch;
+  const model::InputSpec tokens{.shape = {16}, .vocab_size = kFamilyVocabulary};
+  for (const auto& [name, config] :
+       {std::pair("dynamic", dynamic), std::pair("longrope", longrope), std::pair("phi3", phi3)}) {
+    INFO(name);
+    const auto model = random_model({name, config, tokens});
+    TensorMap given{{"ids", at::tensor({3, 1, 4, 1, 5}, at::kLong).unsqueeze(0)}};
+    for (const model::NamedTensor& named : model::named_parameters(*model))
+      given["weights/" + named.name] = named.tensor.detach();
+    const std::filesystem::path file = scratch / name;
+    write_safetensors(file, given);
+    run_reference("transformers_generation.py", {file.string(), name});
+    const GenerationRequest request{
+        .prompt = {3, 1, 4, 1, 5}, .max_tokens = 40, .vocab_size = kFamilyVocabulary, .sampling = {.temperature = 0}};
+    const Generation generation = generate(*model, request, ignore);
+    CHECK(at::tensor(generation.ids).to(at::kLong).equal(read_reference(file).at("generated").flatten()));
+  }
+}
+
 TEST_CASE("the same key gives the same text, another key another", "[inference]") {
   const auto model = random_model(causal_networks()[0]);
   GenerationRequest request{.prompt = {3}, .max_tokens = 15, .vocab_size = 61, .key = 1};

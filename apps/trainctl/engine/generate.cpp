@@ -75,11 +75,12 @@ inference::GenerationRequest request_of(const cli::EngineCall& call, const token
                                         const experiment::Experiment& experiment) {
   const cli::GenerateOptions& options = call.options<cli::GenerateOptions>();
   const model::NetworkConfig& network = experiment.model.network;
+  const model::OwnSizes sizes = sizes_of(network);
   Prompt prompt = prompt_of(options, tokenizer, experiment.dataset.source);
   return {.prompt = std::move(prompt.ids),
           .source = std::move(prompt.source),
           .max_tokens = options.max_tokens,
-          .max_position_embeddings = *sizes_of(network).max_position_embeddings,
+          .max_position_embeddings = sizes.extends_positions ? std::nullopt : *sizes.max_position_embeddings,
           .vocab_size = tokenizer.vocab_size(),
           .ends = ends_of(call, experiment, prompt.end),
           .sampling = {.temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p},
