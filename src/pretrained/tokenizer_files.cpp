@@ -144,8 +144,6 @@ GenerationSettings read_generation_settings(const fs::path& directory) {
   if (!fs::is_regular_file(settings.file)) settings.file = directory / "config.json";  // as transformers does
   const Json json = object_in(settings.file);
   Json ends = json.is_object() ? json.value("eos_token_id", Json()) : Json();
-  if (const Json config = ends.is_null() ? object_in(directory / "config.json") : Json(); config.is_object())
-    ends = config.value("eos_token_id", Json());
   if (ends.is_number_integer()) ends = Json::array({ends});
   for (const Json& id : ends)
     if (id.is_number_integer()) settings.ends.push_back(id.get<std::int32_t>());

@@ -39,7 +39,7 @@ std::vector<std::filesystem::path> write_chat_templates(const chat_template::Nam
 /// What a published directory says of generated texts.
 struct GenerationSettings {
   std::filesystem::path file{};             // generation_config.json; where there is none, config.json
-  std::vector<std::int32_t> ends{};         // of generation_config.json's eos_token_id, else config.json's
+  std::vector<std::int32_t> ends{};         // of `file`'s eos_token_id
   std::vector<std::string> not_computed{};  // keys of `file` that change texts, and have no effect here
 };
 

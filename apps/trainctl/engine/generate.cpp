@@ -34,7 +34,8 @@ std::vector<std::int32_t> prompt_ids(const tokenizer::Tokenizer& tokenizer, cons
 }
 
 /// Returns the tokens that end the text. To the prompt's own end come those of the directory of transformers that
-/// training began with. Weights of such a directory end a text as it says, whatever the tokenizer calls the end.
+/// training began with. Weights of such a directory end a text as it says, whatever the tokenizer calls the end. If it
+/// names no token, none ends the text, as in transformers.
 std::vector<std::int32_t> ends_of(const cli::EngineCall& call, const experiment::Experiment& experiment,
                                   const std::optional<std::int32_t>& end) {
   const bool is_published = std::filesystem::is_regular_file(std::filesystem::path(call.checkpoint) / "config.json");
@@ -44,8 +45,10 @@ std::vector<std::int32_t> ends_of(const cli::EngineCall& call, const experiment:
   if (!settings.not_computed.empty())
     core::log().warning(settings.file.string() + " has " + core::list_words(settings.not_computed) +
                         ", which transformers computes and trainctl doesn't: the text may be another");
-  const bool has_own = is_published && !call.options<cli::GenerateOptions>().is_question && !settings.ends.empty();
-  if (end && !has_own) settings.ends.push_back(*end);
+  const bool is_continued = is_published && !call.options<cli::GenerateOptions>().is_question;
+  if (is_continued && settings.ends.empty())
+    core::log().warning(settings.file.string() + " has no eos_token_id, so no token ends the text before --max-tokens");
+  if (end && !is_continued) settings.ends.push_back(*end);
   return settings.ends;
 }
 
