@@ -179,6 +179,8 @@ inline std::vector<RefusedKey> refused_keys(const nlohmann::json& config, const 
     refuse("attn_logit_softcapping", "transformers' " + type + " ignores this limit; expected null");
   if (is_set("use_bidirectional_attention"))
     refuse("use_bidirectional_attention", "attention sees earlier tokens alone; expected false");
+  if (const auto causal = config.find("is_causal"); causal != config.end() && *causal != true)
+    refuse("is_causal", "attention sees earlier tokens alone; expected true");
   for (const char* key : {"resid_pdrop", "embd_pdrop"})
     if (is_set(key)) refuse(key, "dropout is of attention weights alone; expected 0");
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"})

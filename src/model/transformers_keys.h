@@ -35,6 +35,7 @@ inline constexpr FixedKey kGpt2Fixed[] = {
      "attention of each layer has one scale; expected false, or weights of c_attn that hold the layer's factor"},
     {"add_cross_attention", "[false, null]", "there is no encoder to attend to; expected false"},
     {"tie_word_embeddings", "[true]", "the output layer is the token embeddings; expected true"},
+    {"is_causal", "[true]", "attention sees earlier tokens alone; expected true"},
 };
 inline constexpr FixedKey kBertFixed[] = {
     {"hidden_act", R"(["gelu"])", "expected gelu"},
@@ -49,6 +50,7 @@ inline constexpr FixedKey kDistilBertFixed[] = {
 };
 inline constexpr FixedKey kT5Fixed[] = {
     {"feed_forward_proj", R"(["relu", "gated-gelu"])", "expected relu or gated-gelu"},
+    {"is_causal", "[true]", "the decoder's attention sees earlier tokens alone; expected true"},
 };
 inline constexpr FixedKey kVitFixed[] = {
     {"qkv_bias", "[true]", "queries, keys and values have a bias; expected true"},
@@ -108,6 +110,8 @@ inline std::vector<RefusedKey> refused_fixed_keys(const nlohmann::json& config) 
   if (*type == "clip" || *type == "clip_vision_model") detail::refuse_mean_of_clip(config, refused);
   if (const auto quantized = config.find("quantization_config"); quantized != config.end() && !quantized->is_null())
     refused.push_back({"quantization_config", "weights are read in floating point alone; save them dequantized"});
+  if (const auto layers = config.find("per_layer_config"); layers != config.end() && !layers->empty())
+    refused.push_back({"per_layer_config", "all layers have the same configuration here; expected null"});
   return refused;
 }
 
