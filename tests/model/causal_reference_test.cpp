@@ -156,7 +156,13 @@ TEST_CASE("rotary frequencies follow each document's length, as transformers has
     std::vector<float> of_short;
     std::vector<float> of_long;
   };
+  const std::vector<float> of_inverted{0.2836622F,  0.9980475F, 0.9999805F, 0.9999998F,
+                                       -0.9589243F, 0.0624593F, 0.00625F,   0.000625F};
+  // A high_freq_factor below low_freq_factor: no frequency is between the two.
+  const Llama3RopeConfig inverted{
+      .factor = 8, .low_freq_factor = 4, .high_freq_factor = 1, .original_max_position_embeddings = 64};
   const Expected cases[] = {
+      {scaled_llama(inverted), of_inverted, of_inverted},
       {scaled_llama(rising_longrope()),
        {0.3474138F, 1.1003852F, 1.2236819F, 1.2247359F, -1.1744376F, 0.5377291F, 0.0510163F, 0.0047105F},
        {-0.9811965F, 1.2003316F, 1.2245748F, 1.2247437F, 0.7329757F, 0.2433192F, 0.0204115F, 0.0017496F}},

@@ -90,11 +90,11 @@ void scale(Rope& rope, const Llama3RopeConfig& llama3) {
   const auto original = static_cast<double>(llama3.original_max_position_embeddings);
   for (double& frequency : rope.frequencies) {
     const double wavelength = 2 * std::numbers::pi / frequency;
-    if (wavelength < original / llama3.high_freq_factor) continue;
     if (wavelength > original / llama3.low_freq_factor) {
       frequency /= llama3.factor;
       continue;
     }
+    if (wavelength < original / llama3.high_freq_factor) continue;
     const double smooth =
         (original / wavelength - llama3.low_freq_factor) / (llama3.high_freq_factor - llama3.low_freq_factor);
     frequency = (1 - smooth) * frequency / llama3.factor + smooth * frequency;
