@@ -128,13 +128,28 @@ void take_keys(Of<model::Gpt2Config>, Keys& keys) {
   refuse_other_embedding_dropout(keys);
 }
 
+/// Removes the keys of a rotary scaling that transformers reads with no scaling of this kind.
+template <class... Scalings>
+void keep_read_keys(Of<config::OneOf<Scalings...>>, Json& scaling) {
+  std::vector<std::string> read{"kind"};
+  const auto add = [&]<class Scaling>(Of<Scaling>) {
+    if (scaling["kind"] == Scaling::kind)
+      Scaling::fields().apply([&](const auto&... fields) { (read.emplace_back(fields.name), ...); });
+  };
+  (add(Of<Scalings>()), ...);
+  Json kept = Json::object();
+  for (const std::string& key : read)
+    if (scaling.contains(key)) kept[key] = scaling[key];
+  scaling = std::move(kept);
+}
+
 /// Takes the rotary positions of a complete config.json.
 void take_rope(const Json& rope, Keys& keys) {
   keys.set("rope_theta", "rope_theta", rope["rope_theta"]);
   if (rope["rope_type"] == "default") return;
   Json scaling = rope;
-  for (const char* taken : {"rope_theta", "rope_type", "partial_rotary_factor"}) scaling.erase(taken);
   scaling["kind"] = rope["rope_type"];
+  keep_read_keys(Of<model::RopeScalingConfig>(), scaling);
   keys.set("rope_scaling", keys.config().contains("rope_scaling") ? "rope_scaling" : "rope_parameters",
            std::move(scaling));
 }
@@ -174,8 +189,11 @@ void take_features(const Json& config, const model::LlamaFamily& family, Keys& k
   }
   if (is_on(family.post_norms)) keys.set("norm_placement", "model_type", "pre_and_post");
   if (is_on(family.fused_projections)) keys.set("fused_projections", "model_type", true);
-  for (const char* same : {"query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping"})
-    take(same, same);
+  // transformers' other families ignore these.
+  for (const auto& [feature, same] : {std::pair(family.query_scalar, "query_pre_attn_scalar"),
+                                      std::pair(family.attention_softcap, "attn_logit_softcapping"),
+                                      std::pair(family.final_softcap, "final_logit_softcapping")})
+    if (feature != Feature::never) take(same, same);
   take("rope_local_theta", "rope_local_base_freq");
   if (family.sliding != model::SlidingLayers::none && !config["sliding_window"].is_null()) {
     take("sliding_window", "sliding_window");

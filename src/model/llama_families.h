@@ -185,6 +185,10 @@ inline std::vector<std::string> obstacles(const LlamaFamily& family, const Llama
   const bool is_long = config.rope_scaling.get_if<PlainRopeConfig>() == nullptr;
   if (family.fused_projections == Feature::always && is_long && config.rope_scaling.get_if<LongRopeConfig>() == nullptr)
     keys.emplace_back("model.rope_scaling");
+  // transformers' Gemma 3 rounds the range of yarn in any case.
+  const auto* const yarn = config.rope_scaling.get_if<YarnRopeConfig>();
+  if (family.local_theta != Feature::never && yarn != nullptr && !yarn->truncate)
+    keys.emplace_back("model.rope_scaling");
   return keys;
 }
 

@@ -71,20 +71,33 @@ inline void state_rotation(Json& config, const LlamaFamily& family) {
 /// Returns the scaling that config.json has, in transformers 5 or 4, with its base.
 inline Json rope_of(const Json& config, const LlamaFamily& family, const char* layer_type) {
   Json rope = Json::object();
-  // transformers prefers the older key, and then reads nothing of the newer one.
-  for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (const auto found = config.find(key); rope.empty() && found != config.end() && !found->is_null())
-      rope = found->contains(layer_type) ? found->at(layer_type) : *found;
+  const bool has_types = family.local_theta != Feature::never;
+  const bool is_local = has_types && layer_type == std::string_view("sliding_attention");
+  // transformers prefers the older key, and then reads nothing of the newer one. Its Gemma 3 reads both, the older one
+  // for the layers that see everything.
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto found = config.find(key);
+    const bool is_older = key == std::string_view("rope_scaling");
+    if (found == config.end() || (!rope.empty() && !has_types) || (is_older && is_local)) continue;
+    Json own = found->contains(layer_type) ? found->at(layer_type) : *found;
+    if (own.is_null()) continue;
+    own.update(rope);
+    rope = std::move(own);
+  }
+  if (has_types) rope.erase("truncate");  // transformers looks for it outside of the types
   for (const char* other : {"full_attention", "sliding_attention"}) rope.erase(other);
   if (!rope.contains("rope_type")) rope["rope_type"] = rope.value("type", Json("default"));
   rope.erase("type");
   if (rope["rope_type"] == "su" || (family.fused_projections == Feature::always && rope["rope_type"] == "yarn"))
     rope["rope_type"] = "longrope";
-  const bool is_local = family.local_theta != Feature::never && layer_type == std::string_view("sliding_attention");
   if (!rope.contains("rope_theta"))
     rope["rope_theta"] = is_local ? config.value("rope_local_base_freq", Json(10000.0))
                                   : config.value("rope_theta", Json(family.rope_theta));
   const Json& type = rope["rope_type"];
+  // To transformers, null and 0 are as if these were left out.
+  for (const char* key : {"beta_fast", "beta_slow", "mscale", "mscale_all_dim"})
+    if (const auto value = rope.find(key); type == "yarn" && value != rope.end() && (value->is_null() || *value == 0))
+      rope.erase(value);
   if (type != "yarn" && type != "longrope" && type != "llama3") return rope;
   // A key outside the scaling comes first; Phi-3 has one even if config.json leaves it out.
   const char* const original = "original_max_position_embeddings";

@@ -151,6 +151,48 @@ TEST_CASE("the pretraining's length of a rotary scaling is the one that transfor
   CHECK(phi3.rope_scaling.get_if<model::LongRopeConfig>()->original_max_position_embeddings == 4096);
 }
 
+TEST_CASE("keys of a rotary scaling that transformers doesn't read change nothing", "[experiment][regression]") {
+  const auto scaling_of = [](const std::string& scaling) {
+    return network_of(R"("model_type": "llama", "rope_scaling": )" + scaling).rope_scaling;
+  };
+  CHECK(scaling_of(R"({"type": "linear", "factor": 4.0, "finetuned": true, "original_max_position_embeddings": 64})")
+            .get_if<model::LinearRopeConfig>()
+            ->factor == 4);
+  CHECK(scaling_of(R"({"type": "dynamic", "factor": 4.0, "alpha": 1000.0})").kind() == "dynamic");
+  for (const std::string unset : {"null", "0"}) {
+    const model::RopeScalingConfig scaling =
+        scaling_of(R"({"type": "yarn", "factor": 4.0, "finetuned": true, "beta_fast": )" + unset +
+                   R"(, "beta_slow": )" + unset + R"(, "mscale": 2.0, "mscale_all_dim": )" + unset + "}");
+    const auto* const yarn = scaling.get_if<model::YarnRopeConfig>();
+    REQUIRE(yarn != nullptr);
+    CHECK((yarn->beta_fast == 32 && yarn->beta_slow == 1 && yarn->mscale == 2 && !yarn->mscale_all_dim));
+  }
+}
+
+TEST_CASE("limits and scales that other families have are ignored, as in transformers", "[experiment][regression]") {
+  const LlamaConfig llama =
+      network_of(R"("model_type": "llama", "final_logit_softcapping": 2.0, "query_pre_attn_scalar": 24)");
+  CHECK((!llama.final_logit_softcapping && !llama.query_pre_attn_scalar));
+  CHECK(network_of(R"("model_type": "gemma3_text", "final_logit_softcapping": 2.0)").final_logit_softcapping == 2);
+}
+
+TEST_CASE("Gemma 3 merges both keys of rotary positions by the types of layers", "[experiment][regression]") {
+  const auto gemma3 = [](const std::string& keys) {
+    return network_of(R"("model_type": "gemma3_text", "sliding_window": 8, "sliding_window_pattern": 2, )" + keys);
+  };
+  const LlamaConfig merged = gemma3(R"("rope_scaling": {"rope_type": "linear", "factor": 4.0}, "rope_parameters": {
+    "full_attention": {"rope_type": "default", "rope_theta": 500.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}})");
+  CHECK((merged.rope_scaling.kind() == "linear" && merged.rope_theta == 500 && merged.rope_local_theta == 100));
+  const LlamaConfig null = gemma3(R"("rope_parameters": {"sliding_attention": null,
+    "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0}})");
+  CHECK((null.rope_scaling.kind() == "linear" && null.rope_theta == 500 && null.rope_local_theta == 10000));
+  // transformers looks for truncate outside of the types.
+  const LlamaConfig yarn = gemma3(R"("rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0,
+    "truncate": false, "original_max_position_embeddings": 64}})");
+  CHECK(yarn.rope_scaling.get_if<model::YarnRopeConfig>()->truncate);
+}
+
 TEST_CASE("of rope_scaling and rope_parameters the older key counts alone", "[experiment][regression]") {
   const LlamaConfig both = network_of(R"("model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2.0},
     "rope_parameters": {"rope_type": "default", "rope_theta": 33.0})");
