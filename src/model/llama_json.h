@@ -56,6 +56,7 @@ inline void state_windows(Json& config, const LlamaFamily& family) {
   }
   const Json& types = config["layer_types"];
   if (std::find(types.begin(), types.end(), "sliding_attention") == types.end()) config["sliding_window"] = nullptr;
+  if (family.asks_for_windows) config["use_sliding_window"] = !config["sliding_window"].is_null();
 }
 
 /// Sets `no_rope_layers`, in which 1 says that a layer has rotary positions.

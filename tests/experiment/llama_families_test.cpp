@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "experiment/load.h"
+#include "model/llama_json.h"
 #include "support/temporary_directory.h"
 
 namespace trainctl::experiment::llama_families_test {
@@ -174,6 +175,18 @@ TEST_CASE("limits and scales that other families have are ignored, as in transfo
       network_of(R"("model_type": "llama", "final_logit_softcapping": 2.0, "query_pre_attn_scalar": 24)");
   CHECK((!llama.final_logit_softcapping && !llama.query_pre_attn_scalar));
   CHECK(network_of(R"("model_type": "gemma3_text", "final_logit_softcapping": 2.0)").final_logit_softcapping == 2);
+}
+
+TEST_CASE("windows that no layer has are as if the family had none", "[experiment][regression]") {
+  const nlohmann::json config = {{"model_type", "qwen2"},      {"num_hidden_layers", 2},
+                                 {"use_sliding_window", true}, {"max_position_embeddings", 64},
+                                 {"sliding_window", 8},        {"max_window_layers", 28}};
+  const model::LlamaFamily& qwen2 = *model::llama_family("qwen2");
+  const nlohmann::json complete = model::complete_llama_json(config, qwen2);
+  CHECK((complete["sliding_window"].is_null() && complete["use_sliding_window"] == false));
+  nlohmann::json sliding = config;
+  sliding["max_window_layers"] = 1;
+  CHECK(model::complete_llama_json(sliding, qwen2)["use_sliding_window"] == true);
 }
 
 TEST_CASE("Gemma 3 merges both keys of rotary positions by the types of layers", "[experiment][regression]") {
