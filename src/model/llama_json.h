@@ -28,10 +28,7 @@ inline std::int64_t num_layers_of(const Json& config) {
 
 /// Sets `layer_types` and `sliding_window` as transformers has them. Without a layer that slides the window is null.
 inline void state_windows(Json& config, const LlamaFamily& family) {
-  if (family.sliding == SlidingLayers::none) {
-    config.erase("sliding_window");
-    return;
-  }
+  if (family.sliding == SlidingLayers::none) return;
   const auto as_default = [](auto value) { return value == 0 ? Json(nullptr) : Json(value); };
   set_default(config, "sliding_window", as_default(family.sliding_window));
   if (family.sliding == SlidingLayers::all) return;
@@ -217,7 +214,13 @@ inline std::vector<RefusedKey> refused_keys(const nlohmann::json& config, const 
       refuse(key, "expected one for each of the layers, num_hidden_layers " + config["num_hidden_layers"].dump());
   const nlohmann::json types = config.value("layer_types", nlohmann::json::array());
   const auto names = [&](const char* one) { return std::find(types.begin(), types.end(), one) != types.end(); };
-  const bool has_window = !config.value("sliding_window", nlohmann::json()).is_null();
+  const bool has_window =
+      family.sliding != SlidingLayers::none && !config.value("sliding_window", nlohmann::json()).is_null();
+  // Without layer_types, the cache of transformers keeps this number of tokens, whatever attention sees.
+  for (const char* key : {"sliding_window", "attention_chunk_size"})
+    if (const auto length = config.find(key); types.empty() && !has_window && length != config.end() &&
+                                              length->is_number() && *length < config["max_position_embeddings"])
+      refuse(key, "transformers' " + type + " has this limit in generation alone; expected null");
   const auto is_known = [](const nlohmann::json& layer) {
     return layer == "full_attention" || layer == "sliding_attention";
   };

@@ -177,6 +177,21 @@ TEST_CASE("limits and scales that other families have are ignored, as in transfo
   CHECK(network_of(R"("model_type": "gemma3_text", "final_logit_softcapping": 2.0)").final_logit_softcapping == 2);
 }
 
+TEST_CASE("windows of a cache alone are refused", "[experiment][regression]") {
+  const auto refuses = [](const std::string& type, const std::string& key, const std::string& more = "") {
+    return failure("\"model_type\": \"" + type + "\", \"" + key + "\": 8" + more)
+               .find("model.init_from: " + key + " 8: transformers' " + type) != std::string::npos;
+  };
+  CHECK(refuses("llama", "sliding_window"));
+  CHECK(refuses("gemma", "sliding_window"));
+  CHECK(refuses("llama", "attention_chunk_size"));
+  CHECK(refuses("phi3", "attention_chunk_size"));
+  const std::string full = R"("full_attention", "full_attention", "full_attention")";
+  CHECK_FALSE(refuses("llama", "sliding_window", ", \"layer_types\": [" + full + ", " + full + "]"));
+  CHECK_FALSE(refuses("qwen2", "sliding_window"));
+  CHECK(failure(R"("model_type": "llama", "sliding_window": 4096)").empty());
+}
+
 TEST_CASE("windows that no layer has are as if the family had none", "[experiment][regression]") {
   const nlohmann::json config = {{"model_type", "qwen2"},      {"num_hidden_layers", 2},
                                  {"use_sliding_window", true}, {"max_position_embeddings", 64},
