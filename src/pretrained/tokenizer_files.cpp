@@ -33,7 +33,7 @@ constexpr std::array<std::pair<const char*, const char*>, 13> kTokenizerFiles = 
 }};
 
 /// Keys of transformers' GenerationConfig that change a text however its tokens are drawn, with the value that doesn't.
-constexpr std::array<std::pair<const char*, double>, 20> kTextKeys = {{
+constexpr std::array<std::pair<const char*, double>, 21> kTextKeys = {{
     {"repetition_penalty", 1},
     {"encoder_repetition_penalty", 1},
     {"no_repeat_ngram_size", 0},
@@ -54,7 +54,26 @@ constexpr std::array<std::pair<const char*, double>, 20> kTextKeys = {{
     {"stop_strings", 0},
     {"watermarking_config", 0},
     {"max_time", 0},
+    {"token_healing", 0},
 }};
+
+/// Keys of transformers' GenerationConfig that change which tokens are drawn, with the value that doesn't.
+constexpr std::array<std::pair<const char*, double>, 8> kSamplingKeys = {{
+    {"temperature", 1},
+    {"top_k", 0},
+    {"top_p", 1},
+    {"min_p", 0},
+    {"top_h", 0},
+    {"typical_p", 1},
+    {"epsilon_cutoff", 0},
+    {"eta_cutoff", 0},
+}};
+
+/// Returns whether a key of a GenerationConfig changes nothing.
+bool is_neutral(const Json& value, double neutral) {
+  return value.is_null() || value == false || (value.is_structured() && value.empty()) ||
+         (value.is_number() && value.get<double>() == neutral);
+}
 
 /// Returns a JSON file's object; null if there is no file.
 Json object_in(const fs::path& path) {
@@ -149,11 +168,14 @@ GenerationSettings read_generation_settings(const fs::path& directory) {
     if (id.is_number_integer()) settings.ends.push_back(id.get<std::int32_t>());
   if (!json.is_object()) return settings;
   for (const auto& [key, neutral] : kTextKeys)
-    if (const auto found = json.find(key); found != json.end()) {
-      const bool is_neutral = found->is_null() || (found->is_structured() && found->empty()) ||
-                              (found->is_number() && found->get<double>() == neutral);
-      if (!is_neutral) settings.not_computed.emplace_back(key);
-    }
+    if (!is_neutral(json.value(key, Json()), neutral)) settings.not_computed.emplace_back(key);
+  for (const char* key : {"bos_token_id", "decoder_start_token_id"})
+    if (const Json id = json.value(key, Json()); id.is_number_integer())
+      settings.decoder_start = id.get<std::int64_t>();
+  if (json.value("do_sample", Json()) != true) return settings;
+  for (const auto& [key, neutral] : kSamplingKeys)
+    if (const Json value = json.value(key, Json()); !is_neutral(value, neutral)) settings.sampling[key] = value.dump();
+  if (json.value("top_k", Json()).is_null()) settings.sampling["top_k"] = "50";  // transformers' default
   return settings;
 }
 

@@ -38,9 +38,11 @@ std::vector<std::filesystem::path> write_chat_templates(const chat_template::Nam
 
 /// What a published directory says of generated texts.
 struct GenerationSettings {
-  std::filesystem::path file{};             // generation_config.json; where there is none, config.json
-  std::vector<std::int32_t> ends{};         // of `file`'s eos_token_id
-  std::vector<std::string> not_computed{};  // keys of `file` that change texts, and have no effect here
+  std::filesystem::path file{};                   // generation_config.json; where there is none, config.json
+  std::vector<std::int32_t> ends{};               // of `file`'s eos_token_id
+  std::vector<std::string> not_computed{};        // keys of `file` that change texts, and have no effect here
+  std::map<std::string, std::string> sampling{};  // keys of `file` with which transformers draws, and their values
+  std::optional<std::int64_t> decoder_start{};    // token that a decoder begins with
 };
 
 /// Reads generation_config.json and config.json; a directory without them says nothing.

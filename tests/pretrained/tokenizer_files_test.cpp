@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
@@ -36,6 +37,26 @@ TEST_CASE("the tokens that end a text are those of generation_config.json, or of
   CHECK(read_generation_settings(base.path()).ends.empty());
   CHECK(read_generation_settings(base.path()).not_computed ==
         std::vector<std::string>{"repetition_penalty", "bad_words_ids"});
+}
+
+TEST_CASE("the settings with which transformers draws tokens are read where it draws", "[pretrained][regression]") {
+  using Sampling = std::map<std::string, std::string>;
+  const TemporaryDirectory base;
+  const auto settings_of = [&](const std::string& json) {
+    write(base / "generation_config.json", json);
+    return read_generation_settings(base.path());
+  };
+  CHECK(settings_of(R"({"temperature": 0.6, "min_p": 0.1})").sampling.empty());
+  CHECK(settings_of(R"({"do_sample": true, "temperature": 0.6, "top_k": 0, "top_p": 1.0, "min_p": 0.1})").sampling ==
+        Sampling{{"temperature", "0.6"}, {"min_p", "0.1"}});
+  CHECK(settings_of(R"({"do_sample": true, "top_k": null, "typical_p": 1.0, "eta_cutoff": 0.0})").sampling ==
+        Sampling{{"top_k", "50"}});
+  CHECK(settings_of(R"({"token_healing": true, "num_beams": 1})").not_computed ==
+        std::vector<std::string>{"token_healing"});
+  CHECK(settings_of(R"({"token_healing": false})").not_computed.empty());
+  CHECK(settings_of(R"({"bos_token_id": 3})").decoder_start == 3);
+  CHECK(settings_of(R"({"bos_token_id": 3, "decoder_start_token_id": 0})").decoder_start == 0);
+  CHECK_FALSE(settings_of("{}").decoder_start);
 }
 
 TEST_CASE("an export keeps each token that ends a text of its base", "[pretrained][regression]") {

@@ -1,5 +1,6 @@
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "checkpointed_run.h"
@@ -33,31 +34,66 @@ std::vector<std::int32_t> prompt_ids(const tokenizer::Tokenizer& tokenizer, cons
   return ids;
 }
 
-/// Returns the tokens that end the text. To the prompt's own end come those of the directory of transformers that
-/// training began with. Weights of such a directory end a text as it says, whatever the tokenizer calls the end. If it
-/// names no token, none ends the text, as in transformers.
-std::vector<std::int32_t> ends_of(const cli::EngineCall& call, const experiment::Experiment& experiment,
-                                  const std::optional<std::int32_t>& end) {
-  const bool is_published = std::filesystem::is_regular_file(std::filesystem::path(call.checkpoint) / "config.json");
-  const std::filesystem::path base = is_published ? call.checkpoint : experiment.model.init_from.value_or("");
-  pretrained::GenerationSettings settings;
-  if (std::filesystem::is_directory(base)) settings = pretrained::read_generation_settings(base);
-  if (!settings.not_computed.empty())
-    core::log().warning(settings.file.string() + " has " + core::list_words(settings.not_computed) +
-                        ", which transformers computes and trainctl doesn't: the text may be another");
-  const bool is_continued = is_published && !call.options<cli::GenerateOptions>().is_question;
-  if (is_continued && settings.ends.empty())
-    core::log().warning(settings.file.string() + " has no eos_token_id, so no token ends the text before --max-tokens");
-  if (end && !is_continued) settings.ends.push_back(*end);
-  return settings.ends;
-}
-
 /// The tokens that generation begins with, and the one that ends it.
 struct Prompt {
   std::vector<std::int32_t> ids;
   std::optional<std::int32_t> end;
   std::vector<std::int32_t> source{};  // of an encoder-decoder
 };
+
+bool has_published_weights(const cli::EngineCall& call) {
+  return std::filesystem::is_regular_file(std::filesystem::path(call.checkpoint) / "config.json");
+}
+
+/// Reads the settings of the weights' directory of transformers, or of the one that training began with.
+pretrained::GenerationSettings settings_of(const cli::EngineCall& call, const experiment::Experiment& experiment) {
+  const std::filesystem::path base =
+      has_published_weights(call) ? call.checkpoint : experiment.model.init_from.value_or("");
+  return std::filesystem::is_directory(base) ? pretrained::read_generation_settings(base)
+                                             : pretrained::GenerationSettings();
+}
+
+/// Warns if transformers draws tokens in another way.
+void warn_of_sampling(const pretrained::GenerationSettings& settings, const cli::GenerateOptions& options) {
+  const cli::GenerateOptions usual;
+  const std::map<std::string, bool> is_given = {{"temperature", options.temperature != usual.temperature},
+                                                {"top_k", options.top_k != usual.top_k},
+                                                {"top_p", options.top_p != usual.top_p}};
+  std::vector<std::string> others;
+  for (const auto& [key, value] : settings.sampling)
+    if (const auto given = is_given.find(key); given == is_given.end() || !given->second)
+      others.push_back(key + " " + value);
+  if (options.temperature > 0 && !others.empty())
+    core::log().warning(settings.file.string() + " draws tokens with " + core::list_words(others) +
+                        ", and this text is drawn without; see --temperature, --top-k and --top-p");
+}
+
+/// Warns if transformers' text from the weights' directory is another one.
+void warn_of_settings(const cli::EngineCall& call, const pretrained::GenerationSettings& settings,
+                      const Prompt& prompt) {
+  const std::string file = settings.file.string();
+  if (!settings.not_computed.empty())
+    core::log().warning(file + " has " + core::list_words(settings.not_computed) +
+                        ", which transformers computes and trainctl doesn't: the text may be another");
+  if (!has_published_weights(call)) return;
+  warn_of_sampling(settings, call.options<cli::GenerateOptions>());
+  if (!prompt.source.empty() && settings.decoder_start.value_or(prompt.ids.front()) != prompt.ids.front())
+    core::log().warning(file + " begins targets with token " + std::to_string(*settings.decoder_start) +
+                        ", and this one begins with " + std::to_string(prompt.ids.front()) +
+                        "; see dataset.decoder_start_token_id");
+}
+
+/// Returns the tokens that end the text. To the prompt's own end come those of the directory of transformers that
+/// training began with. Weights of such a directory end a text as it says, whatever the tokenizer calls the end. If it
+/// names no token, none ends the text, as in transformers.
+std::vector<std::int32_t> ends_of(const cli::EngineCall& call, pretrained::GenerationSettings settings,
+                                  const std::optional<std::int32_t>& end) {
+  const bool is_continued = has_published_weights(call) && !call.options<cli::GenerateOptions>().is_question;
+  if (is_continued && settings.ends.empty())
+    core::log().warning(settings.file.string() + " has no eos_token_id, so no token ends the text before --max-tokens");
+  if (end && !is_continued) settings.ends.push_back(*end);
+  return settings.ends;
+}
 
 Prompt prompt_of(const cli::GenerateOptions& options, const tokenizer::Tokenizer& tokenizer,
                  const dataset::SourceConfig& source) {
@@ -80,12 +116,14 @@ inference::GenerationRequest request_of(const cli::EngineCall& call, const token
   const model::NetworkConfig& network = experiment.model.network;
   const model::OwnSizes sizes = sizes_of(network);
   Prompt prompt = prompt_of(options, tokenizer, experiment.dataset.source);
+  const pretrained::GenerationSettings settings = settings_of(call, experiment);
+  warn_of_settings(call, settings, prompt);
   return {.prompt = std::move(prompt.ids),
           .source = std::move(prompt.source),
           .max_tokens = options.max_tokens,
           .max_position_embeddings = sizes.extends_positions ? std::nullopt : *sizes.max_position_embeddings,
           .vocab_size = tokenizer.vocab_size(),
-          .ends = ends_of(call, experiment, prompt.end),
+          .ends = ends_of(call, settings, prompt.end),
           .sampling = {.temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p},
           .earlier = config::traits_of(network).has_kv_cache ? inference::EarlierTokens::cached
                                                              : inference::EarlierTokens::recomputed};
