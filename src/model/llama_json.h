@@ -72,12 +72,12 @@ inline Json rope_of(const Json& config, const LlamaFamily& family, const char* l
   const bool has_types = family.local_theta != Feature::never;
   const bool is_local = has_types && layer_type == std::string_view("sliding_attention");
   // transformers prefers the older key, and then reads nothing of the newer one. Its Gemma 3 reads both, the older one
-  // for the layers that see everything.
+  // for the layers that see everything. It alone has positions by the type of a layer.
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto found = config.find(key);
     const bool is_older = key == std::string_view("rope_scaling");
     if (found == config.end() || (!rope.empty() && !has_types) || (is_older && is_local)) continue;
-    Json own = found->contains(layer_type) ? found->at(layer_type) : *found;
+    Json own = has_types && found->contains(layer_type) ? found->at(layer_type) : *found;
     if (own.is_null()) continue;
     own.update(rope);
     rope = std::move(own);

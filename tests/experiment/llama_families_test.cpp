@@ -204,7 +204,8 @@ TEST_CASE("windows that no layer has are as if the family had none", "[experimen
   CHECK(model::complete_llama_json(sliding, qwen2)["use_sliding_window"] == true);
 }
 
-TEST_CASE("Gemma 3 merges both keys of rotary positions by the types of layers", "[experiment][regression]") {
+TEST_CASE("Gemma 3 alone has rotary positions by the types of layers, and merges both of their keys",
+          "[experiment][regression]") {
   const auto gemma3 = [](const std::string& keys) {
     return network_of(R"("model_type": "gemma3_text", "sliding_window": 8, "sliding_window_pattern": 2, )" + keys);
   };
@@ -219,6 +220,9 @@ TEST_CASE("Gemma 3 merges both keys of rotary positions by the types of layers",
   const LlamaConfig yarn = gemma3(R"("rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0,
     "truncate": false, "original_max_position_embeddings": 64}})");
   CHECK(yarn.rope_scaling.get_if<model::YarnRopeConfig>()->truncate);
+  const LlamaConfig llama = network_of(R"("model_type": "llama", "rope_parameters": {"full_attention": {
+    "rope_type": "linear", "factor": 4.0, "rope_theta": 500.0}})");
+  CHECK((llama.rope_scaling.kind() == "none" && llama.rope_theta == 10000));
 }
 
 TEST_CASE("of rope_scaling and rope_parameters the older key counts alone", "[experiment][regression]") {
