@@ -154,6 +154,7 @@ inline nlohmann::json complete_llama_json(nlohmann::json config, const LlamaFami
   const std::string activation(family.activation_key);
   if (!config.contains(activation) || config[activation].is_null()) config[activation] = usual;
   if (config[activation] == "gelu_new") config[activation] = "gelu_pytorch_tanh";
+  if (config[activation] == "swish") config[activation] = "silu";
   if (family.attention_bias != Feature::never) set_default(config, "attention_bias", false);
   if (family.mlp_bias != Feature::never) set_default(config, "mlp_bias", false);
   if (family.query_scalar != Feature::never) set_default(config, "query_pre_attn_scalar", family.query_pre_attn_scalar);
@@ -238,7 +239,7 @@ inline std::vector<RefusedKey> refused_keys(const nlohmann::json& config, const 
   const nlohmann::json whole = 1.0;
   for (const nlohmann::json& part :
        {config.value("partial_rotary_factor", whole), config["rope_parameters"].value("partial_rotary_factor", whole)})
-    if (part != 1.0 && part != 1) {
+    if (!part.is_null() && part != 1.0 && part != 1) {
       refuse("partial_rotary_factor", "positions turn whole heads; expected 1");
       break;
     }

@@ -225,6 +225,12 @@ TEST_CASE("Gemma 3 alone has rotary positions by the types of layers, and merges
   CHECK((llama.rope_scaling.kind() == "none" && llama.rope_theta == 10000));
 }
 
+TEST_CASE("other names and null for what a network does are taken", "[experiment][regression]") {
+  const LlamaConfig llama =
+      network_of(R"("model_type": "llama", "hidden_act": "swish", "partial_rotary_factor": null)");
+  CHECK(llama.activation == model::GateActivation::silu);
+}
+
 TEST_CASE("of rope_scaling and rope_parameters the older key counts alone", "[experiment][regression]") {
   const LlamaConfig both = network_of(R"("model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2.0},
     "rope_parameters": {"rope_type": "default", "rope_theta": 33.0})");
