@@ -99,6 +99,12 @@ class Smoke(InScratch):
         self.assertEqual(self.done(*arguments).stdout, self.done(*arguments).stdout)
         self.assertGreater(len(self.done(*arguments).stdout), 1)
 
+    def test_generate_goes_on_where_the_length_scales_positions(self):
+        (self.root / "text.txt").write_text("the cat sat on the mat. " * 100)
+        self.trained(BYTES.replace("kind: gpt2", "kind: llama, rope_scaling: {kind: dynamic, factor: 2}"))
+        sample = self.told("generate", self.root / "run", "--prompt", "the cat", "--max-tokens", 40, "--greedy")["samples"][0]
+        self.assertNotEqual(sample["ended_by"], "max_position_embeddings")
+
     def test_export_to_onnx_equals_the_live_model(self):
         self.trained()
         told = self.told("export", self.root / "run", "--format", "onnx", "--output", self.root / "onnx")
