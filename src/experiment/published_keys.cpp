@@ -28,15 +28,18 @@ class Keys {
   Classified classified() const { return classified_; }
   /// Takes the first of their keys that the config has, as ours.
   void take(const char* ours, std::initializer_list<const char*> theirs) {
-    for (const char* key : theirs)
+    for (const char* own : theirs) {
+      const std::string key = model::written_name(config_, own);
       if (const auto value = config_.find(key); value != config_.end() && !value->is_null())
         return set(ours, key, *value);
+    }
   }
   /// Takes a key, or the default of transformers' class where it isn't the one here.
   void take_or(const char* ours, const char* theirs, const Json& otherwise) {
-    const auto value = config_.find(theirs);
+    const std::string key = model::written_name(config_, theirs);
+    const auto value = config_.find(key);
     const bool is_given = value != config_.end() && !value->is_null();
-    set(ours, is_given ? theirs : "model_type", is_given ? *value : otherwise);
+    set(ours, is_given ? key : "model_type", is_given ? *value : otherwise);
   }
   void set(const char* ours, const std::string& theirs, Json value) {
     found.push_back({.ours = ours, .theirs = theirs, .value = std::move(value)});
@@ -116,11 +119,11 @@ void refuse_other_embedding_dropout(Keys& keys) {
 }
 
 void take_keys(Of<model::Gpt2Config>, Keys& keys) {
-  keys.take("hidden_size", {"n_embd", "hidden_size"});
-  keys.take("num_layers", {"n_layer", "num_hidden_layers"});
-  keys.take("num_heads", {"n_head", "num_attention_heads"});
+  keys.take("hidden_size", {"n_embd"});
+  keys.take("num_layers", {"n_layer"});
+  keys.take("num_heads", {"n_head"});
   keys.take("intermediate_size", {"n_inner"});
-  keys.take("max_position_embeddings", {"n_positions", "max_position_embeddings"});
+  keys.take("max_position_embeddings", {"n_positions"});
   keys.take("vocab_size", {"vocab_size"});
   keys.take("dropout", {"resid_pdrop"});
   keys.take("attention_dropout", {"attn_pdrop"});

@@ -28,6 +28,26 @@ struct FixedKey {
 
 namespace detail {
 
+/// Another name of a class's own key (attribute_map in transformers).
+struct AlternativeName {
+  std::string_view model_type;
+  std::string_view name;
+  std::string_view own;
+};
+inline constexpr AlternativeName kAlternativeNames[] = {
+    {"gpt2", "hidden_size", "n_embd"},
+    {"gpt2", "max_position_embeddings", "n_positions"},
+    {"gpt2", "num_attention_heads", "n_head"},
+    {"gpt2", "num_hidden_layers", "n_layer"},
+    {"distilbert", "hidden_size", "dim"},
+    {"distilbert", "num_attention_heads", "n_heads"},
+    {"distilbert", "num_hidden_layers", "n_layers"},
+    {"t5", "hidden_size", "d_model"},
+    {"t5", "num_attention_heads", "num_heads"},
+    {"t5", "num_hidden_layers", "num_layers"},
+    {"t5", "head_dim", "d_kv"},
+};
+
 inline constexpr FixedKey kGpt2Fixed[] = {
     {"activation_function", R"(["gelu_new", "gelu_pytorch_tanh"])", "expected gelu_new or gelu_pytorch_tanh"},
     {"scale_attn_weights", "[true]", "attention divides its scores by the root of the head size; expected true"},
@@ -92,6 +112,15 @@ inline void refuse_mean_of_clip(const nlohmann::json& config, std::vector<Refuse
 }
 
 }  // namespace detail
+
+/// Returns the name under which a config.json has the value of a class's own key. An alternative name goes first, as
+/// transformers sets it last.
+inline std::string written_name(const nlohmann::json& config, std::string_view own) {
+  const nlohmann::json type = config.value("model_type", nlohmann::json());
+  for (const detail::AlternativeName& one : detail::kAlternativeNames)
+    if (one.own == own && type == one.model_type && config.contains(one.name)) return std::string(one.name);
+  return std::string(own);
+}
 
 /// Returns the keys that ask for what the network of a model_type can't do here. Those of the families of llama are
 /// model/llama_json.h's.

@@ -76,7 +76,8 @@ std::string place_of(const std::string& key, const Section& section) {
 
 void compare(const nlohmann::json& theirs, const nlohmann::ordered_json& ours, const Section& section, Null null,
              std::vector<std::string>& found) {
-  for (const auto& [key, value] : ours.items()) {
+  for (const auto& [own, value] : ours.items()) {
+    const std::string key = model::written_name(theirs, own);
     const auto other = theirs.find(key);
     if (other == theirs.end() || (other->is_null() && null == Null::agrees)) continue;
     if (value.is_object()) {

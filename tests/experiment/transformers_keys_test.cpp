@@ -154,4 +154,19 @@ TEST_CASE("each key of transformers' classes is taken, refused, or without effec
   }
 }
 
+TEST_CASE("an alternative name of a key goes before the class's own, as in transformers", "[experiment][regression]") {
+  const auto heads = [](const Json& config) {
+    const auto keys = published_keys(config);
+    REQUIRE(keys);
+    return model_keys(*keys)["num_heads"];
+  };
+  CHECK(heads({{"model_type", "distilbert"}, {"num_attention_heads", 2}}) == 2);
+  CHECK(heads({{"model_type", "distilbert"}, {"n_heads", 4}, {"num_attention_heads", 2}}) == 2);
+  CHECK(heads({{"model_type", "gpt2"}, {"n_head", 4}, {"num_attention_heads", 2}}) == 2);
+  CHECK(heads({{"model_type", "t5"}, {"num_heads", 4}, {"num_attention_heads", 2}}) == 2);
+  CHECK(heads({{"model_type", "bert"}, {"n_heads", 4}, {"num_attention_heads", 2}}) == 2);
+  const auto t5 = published_keys({{"model_type", "t5"}, {"head_dim", 8}});
+  CHECK((t5 && model_keys(*t5)["head_size"] == 8));
+}
+
 }  // namespace trainctl::experiment::transformers_keys_test

@@ -245,6 +245,13 @@ TEST_CASE("a config.json with a feature that no key expresses is told as such", 
         std::vector<std::string>{"pad_token_id is 1 in config.json and -1 here (model.position_offset)"});
 }
 
+TEST_CASE("a key of config.json is compared under an alternative name, too", "[pretrained][regression]") {
+  const model::NetworkConfig gpt2 = model::Gpt2Config{};
+  const ModelInfo facts{.input_shape = {24}, .vocab_size = 61};
+  CHECK(differences({{"model_type", "gpt2"}, {"n_head", 12}, {"num_attention_heads", 6}}, gpt2, facts) ==
+        std::vector<std::string>{"num_attention_heads is 6 in config.json and 12 here (model.num_heads)"});
+}
+
 TEST_CASE("the tokenizer's files go along, under the names that others know", "[pretrained]") {
   const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = published_networks()[2];
