@@ -66,24 +66,31 @@ inline void state_rotation(Json& config, const LlamaFamily& family) {
     config["no_rope_layers"].push_back((i + 1) % interval == 0 ? 0 : 1);
 }
 
-/// Returns the scaling that config.json has, in transformers 5 or 4, with its base.
-inline Json rope_of(const Json& config, const LlamaFamily& family, const char* layer_type) {
-  Json rope = Json::object();
-  const bool has_types = family.local_theta != Feature::never;
-  const bool is_local = has_types && layer_type == std::string_view("sliding_attention");
-  // transformers prefers the older key, and then reads nothing of the newer one. Its Gemma 3 reads both, the older one
-  // for the layers that see everything. It alone has positions by the type of a layer.
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const auto found = config.find(key);
-    const bool is_older = key == std::string_view("rope_scaling");
-    if (found == config.end() || (!rope.empty() && !has_types) || (is_older && is_local)) continue;
-    Json own = has_types && found->contains(layer_type) ? found->at(layer_type) : *found;
-    if (own.is_null()) continue;
-    own.update(rope);
-    rope = std::move(own);
+/// Returns the scaling of one type of layers as config.json writes it, in transformers 5 or 4.
+inline Json written_rope(const Json& config, const LlamaFamily& family, std::string_view layer_type) {
+  const Json parameters = config.value("rope_parameters", Json());
+  const Json scaling = config.value("rope_scaling", Json());
+  const bool has_two = family.local_theta != Feature::never;
+  const bool is_full = layer_type == "full_attention";
+  Json rope;
+  if (has_two) {
+    if (parameters.is_object()) rope = parameters.value(layer_type, is_full ? parameters : Json());
+  } else {
+    // transformers prefers the older key, and then reads nothing of the newer one.
+    for (const Json& one : {scaling, parameters})
+      if (rope.empty() && !one.is_null()) rope = one.contains(layer_type) ? one.at(layer_type) : one;
   }
-  if (has_types) rope.erase("truncate");  // transformers looks for it outside of the types
+  if (rope.is_null()) rope = {{"rope_type", "default"}};
+  // Gemma 3 adds the older key to what layers that see everything have, whose rope_type comes before an older type.
+  if (has_two && is_full && !scaling.is_null()) rope.update(scaling);
+  if (has_two) rope.erase("truncate");  // transformers looks for it outside of the types
   for (const char* other : {"full_attention", "sliding_attention"}) rope.erase(other);
+  return rope;
+}
+
+/// Returns the scaling of one type of layers, with its base.
+inline Json rope_of(const Json& config, const LlamaFamily& family, const char* layer_type) {
+  Json rope = written_rope(config, family, layer_type);
   if (!rope.contains("rope_type")) rope["rope_type"] = rope.value("type", Json("default"));
   rope.erase("type");
   if (rope["rope_type"] == "su" || (family.fused_projections == Feature::always && rope["rope_type"] == "yarn"))
@@ -97,9 +104,11 @@ inline Json rope_of(const Json& config, const LlamaFamily& family, const char* l
     if (const auto value = rope.find(key); type == "yarn" && value != rope.end() && (value->is_null() || *value == 0))
       rope.erase(value);
   if (type != "yarn" && type != "longrope" && type != "llama3") return rope;
-  // A key outside the scaling comes first; Phi-3 has one even if config.json leaves it out.
+  // A key outside the scaling comes first, except where layers have two; Phi-3 has one even if config.json leaves it
+  // out.
   const char* const original = "original_max_position_embeddings";
-  if (const auto outside = config.find(original); outside != config.end() && outside->is_number())
+  if (const auto outside = config.find(original);
+      family.local_theta == Feature::never && outside != config.end() && outside->is_number())
     rope[original] = *outside;
   else if (family.fused_projections == Feature::always)
     rope[original] = family.max_position_embeddings;
@@ -114,10 +123,7 @@ inline Json rope_of(const Json& config, const LlamaFamily& family, const char* l
 inline void state_rope(Json& config, const LlamaFamily& family) {
   const Json full = rope_of(config, family, "full_attention");
   if (family.local_theta != Feature::never) {
-    Json local = {{"rope_type", "default"}, {"rope_theta", config.value("rope_local_base_freq", Json(10000.0))}};
-    if (const auto rope = config.find("rope_parameters");
-        rope != config.end() && rope->is_object() && rope->contains("sliding_attention"))
-      local = rope_of(config, family, "sliding_attention");
+    const Json local = rope_of(config, family, "sliding_attention");
     const bool slides = !config["sliding_window"].is_null();
     config["rope_local_base_freq"] = slides && local != full ? local["rope_theta"] : Json(nullptr);
     config["rope_local_type"] = slides && local != full ? local["rope_type"] : Json("default");

@@ -239,6 +239,23 @@ TEST_CASE("of rope_scaling and rope_parameters the older key counts alone", "[ex
   CHECK(gemma2.layer_types == std::vector{model::LayerType::sliding_attention, model::LayerType::full_attention});
 }
 
+TEST_CASE("the two rotary scalings of gemma3 are those that transformers takes", "[experiment][regression]") {
+  const std::string gemma3 =
+      R"("model_type": "gemma3_text", "sliding_window": 8, "original_max_position_embeddings": 64,
+    "rope_parameters": {"full_attention": )";
+  const std::string local = R"(, "sliding_attention": {"rope_type": "default", "rope_theta": 77.0}})";
+  const LlamaConfig yarn = network_of(gemma3 + R"({"rope_type": "yarn", "factor": 4.0})" + local);
+  REQUIRE(yarn.rope_scaling.get_if<model::YarnRopeConfig>() != nullptr);
+  CHECK(yarn.rope_scaling.get_if<model::YarnRopeConfig>()->original_max_position_embeddings == 4096);
+  CHECK(yarn.rope_local_theta == 77);
+  const LlamaConfig both = network_of(gemma3 + R"({"rope_theta": 500.0})" + local +
+                                      R"(, "rope_scaling": {"rope_type": "linear", "factor": 8.0})");
+  CHECK((both.rope_scaling.kind() == "linear" && both.rope_theta == 500 && both.rope_local_theta == 77));
+  const LlamaConfig older = network_of(R"("model_type": "gemma3_text", "sliding_window": 8,
+    "rope_scaling": {"type": "linear", "factor": 8.0})");
+  CHECK(older.rope_scaling.kind() == "none");
+}
+
 TEST_CASE("what no network here can do is refused by its key", "[experiment]") {
   CHECK(failure(R"("model_type": "llama", "hidden_act": "relu")")
             .find("model.init_from: hidden_act \"relu\": expected silu or gelu_pytorch_tanh") != std::string::npos);
