@@ -264,12 +264,9 @@ void take_vit_keys(Keys& keys) {
   keys.take_or("layer_norm_epsilon", "layer_norm_eps", 1e-12);
 }
 
-/// Takes CLIP's image tower. Its defaults are those of transformers, as `clip` files leave them out.
+/// Takes CLIP's image tower.
 void take_clip(const Json& tower, Keys& keys) {
-  Json config = {{"hidden_size", 768},    {"num_hidden_layers", 12},   {"num_attention_heads", 12},
-                 {"patch_size", 32},      {"intermediate_size", 3072}, {"hidden_act", "quick_gelu"},
-                 {"layer_norm_eps", 1e-5}};
-  config.update(tower);
+  const Json config = model::complete_clip_json(tower);
   Keys of_tower(config);
   take_vit_keys(of_tower);
   for (PublishedKey& key : of_tower.found) keys.found.push_back(std::move(key));
@@ -280,7 +277,7 @@ void take_clip(const Json& tower, Keys& keys) {
 void take_keys(Of<model::VitConfig>, Keys& keys) {
   const Json& config = keys.config();
   if (config[kType] == "clip_vision_model") return take_clip(config, keys);
-  if (config[kType] == "clip") return take_clip(config.value("vision_config", Json::object()), keys);
+  if (config[kType] == "clip") return take_clip(config.value("vision_config", Json()), keys);
   take_vit_keys(keys);
   if (config[kType] != "deit") return;
   keys.set("distillation_token", kType, true);

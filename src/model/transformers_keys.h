@@ -122,6 +122,33 @@ inline std::string written_name(const nlohmann::json& config, std::string_view o
   return std::string(own);
 }
 
+/// Returns the config of CLIP's image tower with the defaults of transformers' class, as files leave them out.
+inline nlohmann::json complete_clip_json(const nlohmann::json& tower) {
+  nlohmann::json config = {{"hidden_size", 768},    {"num_hidden_layers", 12},   {"num_attention_heads", 12},
+                           {"patch_size", 32},      {"intermediate_size", 3072}, {"hidden_act", "quick_gelu"},
+                           {"layer_norm_eps", 1e-5}};
+  if (tower.is_object()) config.update(tower);
+  return config;
+}
+
+namespace detail {
+
+/// Adds a second description of CLIP's image tower that differs. CLIPModel obeys it, and CLIPVisionModel doesn't.
+inline void refuse_second_tower(const nlohmann::json& config, std::vector<RefusedKey>& refused) {
+  const auto older = config.find("vision_config_dict");
+  if (older == config.end() || older->is_null()) return;
+  const nlohmann::json tower = complete_clip_json(config.value("vision_config", nlohmann::json()));
+  const nlohmann::json other = complete_clip_json(*older);
+  const nlohmann::json compared = complete_clip_json(nullptr);
+  for (const auto& [key, value] : compared.items())
+    if (tower[key] != other[key])
+      return refused.push_back({"vision_config_dict", key + " is " + other[key].dump() + " there and " +
+                                                          tower[key].dump() +
+                                                          " in vision_config; remove the one that isn't the weights'"});
+}
+
+}  // namespace detail
+
 /// Returns the keys that ask for what the network of a model_type can't do here. Those of the families of llama are
 /// model/llama_json.h's.
 inline std::vector<RefusedKey> refused_fixed_keys(const nlohmann::json& config) {
@@ -137,6 +164,7 @@ inline std::vector<RefusedKey> refused_fixed_keys(const nlohmann::json& config) 
   }
   if (*type == "t5") detail::refuse_other_feed_forward(config, refused);
   if (*type == "clip" || *type == "clip_vision_model") detail::refuse_mean_of_clip(config, refused);
+  if (*type == "clip") detail::refuse_second_tower(config, refused);
   if (const auto quantized = config.find("quantization_config"); quantized != config.end() && !quantized->is_null())
     refused.push_back({"quantization_config", "weights are read in floating point alone; save them dequantized"});
   if (const auto layers = config.find("per_layer_config"); layers != config.end() && !layers->empty())

@@ -235,6 +235,22 @@ TEST_CASE("a CLIP that classifies the mean of its patches is refused", "[experim
   }
 }
 
+TEST_CASE("two descriptions of CLIP's image tower that differ are refused", "[experiment][regression]") {
+  const TemporaryDirectory folder;
+  const auto with_older = [&](const std::string& tower) {
+    const std::string json =
+        "{\"model_type\": \"clip\", \"vision_config\": {\"hidden_act\": \"gelu\", \"patch_size\": 8},\n"
+        "\"vision_config_dict\": " +
+        tower + "}";
+    return failure(experiment_from(folder, json, "", kImages, "classification"));
+  };
+  CHECK(with_older("null").empty());
+  CHECK(with_older(R"({"hidden_act": "gelu", "patch_size": 8, "projection_dim": 77})").empty());
+  // What the older key leaves out has the class's default, quick_gelu.
+  CHECK(with_older(R"({"patch_size": 8})").find("config.json:2:1: model.init_from: vision_config_dict ") !=
+        std::string::npos);
+}
+
 TEST_CASE("config.json gives both forms of T5, as transformers wrote them before version 5 and since", "[experiment]") {
   const TemporaryDirectory folder;
   const std::string sizes =
