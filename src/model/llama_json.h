@@ -76,9 +76,9 @@ inline Json written_rope(const Json& config, const LlamaFamily& family, std::str
   if (has_two) {
     if (parameters.is_object()) rope = parameters.value(layer_type, is_full ? parameters : Json());
   } else {
-    // transformers prefers the older key, and then reads nothing of the newer one.
+    // transformers prefers the older key, and then reads nothing of the newer one. Gemma 3 alone has types of layers.
     for (const Json& one : {scaling, parameters})
-      if (rope.empty() && !one.is_null()) rope = one.contains(layer_type) ? one.at(layer_type) : one;
+      if (rope.empty() && !one.is_null()) rope = one;
   }
   if (rope.is_null()) rope = {{"rope_type", "default"}};
   // Gemma 3 adds the older key to what layers that see everything have, whose rope_type comes before an older type.
@@ -90,6 +90,7 @@ inline Json written_rope(const Json& config, const LlamaFamily& family, std::str
 
 /// Returns the scaling of one type of layers, with its base.
 inline Json rope_of(const Json& config, const LlamaFamily& family, const char* layer_type) {
+  const bool is_local = family.local_theta != Feature::never && layer_type == std::string_view("sliding_attention");
   Json rope = written_rope(config, family, layer_type);
   if (!rope.contains("rope_type")) rope["rope_type"] = rope.value("type", Json("default"));
   rope.erase("type");
