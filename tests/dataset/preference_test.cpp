@@ -118,6 +118,26 @@ TEST_CASE("a row that is no pair is an error with its place", "[dataset]") {
              Contains("the last turn is of \"user\", not of the assistant"));
 }
 
+TEST_CASE("padding of any length is in documents that are no longer than a conversation may be",
+          "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  for (const Packing packing : {Packing::best_fit, Packing::none}) {
+    PreferenceConfig source =
+        preference_config(directory, pair_of("a", "b", "c") + pair_of("a", std::string(40, 'b'), std::string(40, 'c')));
+    source.packing = packing;
+    const Datasets data = build(dataset_of(source, 2), {});
+    const Batch batch = *data.train->next();
+    REQUIRE(batch.size() == 2);
+    for (std::int64_t row = 0; row < batch.size(); ++row) {
+      std::map<std::int64_t, std::int64_t> lengths;
+      for (std::int64_t t = 0; t < batch.documents.size(1); ++t)
+        ++lengths[batch.documents[row][t].item<std::int64_t>()];
+      for (const auto& [document, length] : lengths) CHECK(length <= source.seq_len / 2);
+    }
+    CHECK(answers_of(batch).size() == 4);
+  }
+}
+
 TEST_CASE("rows have whole pairs, the preferred answer first, and learn the answers alone", "[dataset]") {
   const TemporaryDirectory directory;
   std::string rows;

@@ -95,7 +95,9 @@ class ChatSource final : public RawSource {
       }
     }
     std::fill(ids + at, ids + length, pad_);
-    std::fill(documents + at, documents + length, document);
+    // A network has positions for a conversation, and padding may be longer.
+    for (std::size_t t = at; t < length; ++t)
+      documents[t] = document + static_cast<std::int64_t>(t - at) / most_tokens();
   }
   std::int64_t num_tokens_of(std::int64_t index) const {
     std::int64_t count = 0;
