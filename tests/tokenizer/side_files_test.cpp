@@ -328,4 +328,54 @@ TEST_CASE("the files beside a tokenizer.json give roles, tokens and BERT's norma
   CHECK(ids_of(*more, "The <x>King") == Ids{7, 9, 8});
 }
 
+/// A tokenizer.json of byte_level() that splits texts at spaces alone.
+File split_at_spaces() {
+  const std::vector<File> files = byte_level({});
+  const Json split = {{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "Removed"}, {"invert", false}};
+  const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  const Json json = {{"added_tokens", Json::array()},
+                     {"normalizer", nullptr},
+                     {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}}},
+                     {"post_processor", nullptr},
+                     {"decoder", {{"type", "ByteLevel"}}},
+                     {"model", {{"type", "BPE"}, {"vocab", Json::parse(files[0].bytes)}, {"merges", {"t h", "th e"}}}}};
+  return {"tokenizer.json", json.dump()};
+}
+
+TEST_CASE("the network's type and the named class decide together what reads a directory", "[tokenizer][regression]") {
+  const auto ids = [](const std::string& config, const std::string& model) {
+    return ids_of(*Files({split_at_spaces(), {"tokenizer_config.json", config}, {"config.json", model}}).load(),
+                  "a the");
+  };
+  const Ids file = {97, 257};
+  const Ids gpt2 = {97, 32, 257};
+  const std::string named = R"({"tokenizer_class": "GPT2Tokenizer"})";
+  CHECK(ids(named, "{}") == gpt2);
+  CHECK(ids(named, R"({"model_type": "gpt_neo"})") == gpt2);
+  for (const char* type : {"olmo2", "gpt_bigcode", "stablelm", "deepseek_v3"}) {
+    CAPTURE(type);
+    CHECK(ids(named, Json{{"model_type", type}}.dump()) == file);
+  }
+  CHECK(ids("{}", R"({"model_type": "llama"})") == file);
+  CHECK(ids("{}", R"({"model_type": "gpt_neo"})") == gpt2);
+  CHECK(ids("{}", R"({"model_type": "gpt_neox"})") == gpt2);
+  CHECK(ids("{}", R"({"model_type": "llama", "tokenizer_class": "GPT2Tokenizer"})") == gpt2);
+  for (const char* type : {"clip", "esm", "blenderbot"}) {
+    CAPTURE(type);
+    const File model{"config.json", Json{{"model_type", type}}.dump()};
+    CHECK_THAT(Files({split_at_spaces(), model}).refusal(), Contains("Tokenizer"));
+    CHECK_THAT(Files(byte_level({model})).refusal(), Contains("Tokenizer"));
+  }
+}
+
+TEST_CASE("a second name of a tokenizer class is read as the first", "[tokenizer][regression]") {
+  std::vector<File> files = byte_level({{"tokenizer_config.json", R"({"tokenizer_class": "BartTokenizerFast"})"}});
+  Json vocabulary = Json::parse(files[1].bytes);
+  for (const char* token : {"<s>", "<pad>", "</s>", "<unk>", "<mask>"}) vocabulary[token] = vocabulary.size();
+  files[1].bytes = vocabulary.dump();
+  CHECK(ids_of(*Files(files).load(), "the", SpecialTokens::add) == Ids{258, 257, 260});
+  const File mobile{"tokenizer_config.json", R"({"tokenizer_class": "MobileBertTokenizer", "do_lower_case": false})"};
+  CHECK(ids_of(*Files({kWords, mobile}).load(), "The the") == Ids{1, 8});
+}
+
 }  // namespace trainctl::tokenizer::side_files_test

@@ -113,56 +113,94 @@ bool has_llama_normalizer(const Json& document, const ClassPipeline& made) {
          part_of(document, "normalizer") == normalizer && part_of(document, "pre_tokenizer").is_null();
 }
 
-/// Classes of transformers 5.17 that build a pipeline which isn't known here.
-constexpr std::array<std::string_view, 46> kOtherClasses = {"AlbertTokenizer",
+/// Classes of transformers 5.17 that read other files, or build a pipeline which isn't known here.
+constexpr std::array<std::string_view, 84> kOtherClasses = {"AlbertTokenizer",
                                                             "BarthezTokenizer",
+                                                            "BartphoTokenizer",
+                                                            "BertGenerationTokenizer",
+                                                            "BertJapaneseTokenizer",
+                                                            "BertweetTokenizer",
                                                             "BigBirdTokenizer",
+                                                            "BioGptTokenizer",
+                                                            "BlenderbotSmallTokenizer",
                                                             "BlenderbotTokenizer",
+                                                            "ByT5Tokenizer",
                                                             "CLIPTokenizer",
+                                                            "CTRLTokenizer",
                                                             "CamembertTokenizer",
+                                                            "CanineTokenizer",
+                                                            "ClvpTokenizer",
                                                             "CodeLlamaTokenizer",
                                                             "CohereTokenizer",
                                                             "ConvBertTokenizer",
+                                                            "CpmAntTokenizer",
+                                                            "CpmTokenizer",
                                                             "DPRContextEncoderTokenizer",
                                                             "DPRQuestionEncoderTokenizer",
                                                             "DPRReaderTokenizer",
                                                             "DebertaTokenizer",
                                                             "DebertaV2Tokenizer",
+                                                            "DiaTokenizer",
+                                                            "EsmTokenizer",
                                                             "EsmcTokenizer",
                                                             "FNetTokenizer",
+                                                            "FSMTTokenizer",
+                                                            "FastSpeech2ConformerTokenizer",
+                                                            "FlaubertTokenizer",
                                                             "FunnelTokenizer",
+                                                            "GPTNeoXJapaneseTokenizer",
+                                                            "GPTSw3Tokenizer",
                                                             "HerbertTokenizer",
                                                             "LasrTokenizer",
                                                             "LayoutLMv2Tokenizer",
                                                             "LayoutLMv3Tokenizer",
                                                             "LayoutXLMTokenizer",
                                                             "LukeTokenizer",
+                                                            "M2M100Tokenizer",
                                                             "MBart50Tokenizer",
                                                             "MBartTokenizer",
                                                             "MLukeTokenizer",
                                                             "MPNetTokenizer",
+                                                            "MarianTokenizer",
                                                             "MarkupLMTokenizer",
+                                                            "MgpstrTokenizer",
+                                                            "MyT5Tokenizer",
                                                             "NllbTokenizer",
                                                             "NougatTokenizer",
                                                             "OpenAIGPTTokenizer",
+                                                            "PLBartTokenizer",
                                                             "PegasusTokenizer",
+                                                            "PerceiverTokenizer",
+                                                            "PhobertTokenizer",
+                                                            "Pop2PianoTokenizer",
+                                                            "ProphetNetTokenizer",
                                                             "Qwen3_5Tokenizer",
+                                                            "RagTokenizer",
                                                             "ReformerTokenizer",
                                                             "RemBertTokenizer",
+                                                            "RoCBertTokenizer",
                                                             "RoFormerTokenizer",
                                                             "SeamlessM4TTokenizer",
                                                             "Siglip2Tokenizer",
+                                                            "SiglipTokenizer",
+                                                            "Speech2TextTokenizer",
+                                                            "SpeechT5Tokenizer",
                                                             "SplinterTokenizer",
+                                                            "TapasTokenizer",
                                                             "Tipsv2Tokenizer",
                                                             "UdopTokenizer",
                                                             "VideoPrismTokenizer",
+                                                            "VitsTokenizer",
+                                                            "Wav2Vec2CTCTokenizer",
+                                                            "Wav2Vec2PhonemeCTCTokenizer",
                                                             "WhisperTokenizer",
                                                             "XGLMTokenizer",
                                                             "XLMRobertaTokenizer",
+                                                            "XLMTokenizer",
                                                             "XLNetTokenizer"};
 
 bool is_of_bert(const std::string& name) {
-  return name == "BertTokenizer" || name == "DistilBertTokenizer" || name == "ElectraTokenizer";
+  return name == "BertTokenizer";
 }
 
 /// Makes of a document what a class of transformers makes of it.
@@ -173,7 +211,7 @@ class Remaking {
 
   void run() {
     if (std::ranges::find(kOtherClasses, name_) != kOtherClasses.end())
-      refuse("its class builds parts of a tokenizer in place of the file's, which aren't known here");
+      refuse("its class doesn't take this file as it is, and what it makes of it isn't known here");
     if (const std::optional<ClassPipeline> made = pipeline_of(name_, config_)) {
       check_model();
       check_added();

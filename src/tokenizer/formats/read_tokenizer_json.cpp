@@ -52,7 +52,7 @@ JsonCursor part_or_null(const JsonCursor& json, std::string_view key) {
 std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path, const std::string& bytes) {
   Json document = parse_json(path, bytes);
   const Json config = config_beside(path);
-  const std::string tokenizer_class = class_for_tokenizer_json(path, config);
+  const std::string tokenizer_class = auto_tokenizer_class(path, config);
   const bool has_other_pipeline = take_pipeline_of_class(document, config, tokenizer_class, path);
   const JsonCursor json(document, path.string() + ": ");
   PipelineParts parts;

@@ -82,11 +82,8 @@ struct ByteLevelClass {
 
 ByteLevelClass byte_level_class(const fs::path& path, const Json& config) {
   constexpr std::array<std::string_view, 3> kRead = {"GPT2Tokenizer", "Qwen2Tokenizer", "RobertaTokenizer"};
-  std::string name = tokenizer_class_beside(path, config);
-  // transformers knows that files of this model name a wrong class.
-  if (model_config_beside(path).value("model_type", Json()) == "qwen2") name = "Qwen2Tokenizer";
-  // The class may follow from a model_type that has other files.
-  if (config.contains("tokenizer_class")) require_class(name, kRead, path, "vocab.json with merges");
+  const std::string name = auto_tokenizer_class(path, config);
+  require_class(name, kRead, path, "vocab.json with merges");
   const ByteLevelClass found{.is_qwen = name == "Qwen2Tokenizer",
                              .is_roberta = name == "RobertaTokenizer",
                              .adds_prefix_space = flag_or(config, "add_prefix_space", false)};
@@ -157,9 +154,8 @@ std::unique_ptr<Tokenizer> read_vocab_txt(const fs::path& path) {
   }
   options.vocabulary.finish();
   const Json config = config_beside(path);
-  constexpr std::array<std::string_view, 4> kRead = {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer",
-                                                     "PreTrainedTokenizer"};
-  if (config.contains("tokenizer_class")) require_class(tokenizer_class_beside(path, config), kRead, path, "vocab.txt");
+  constexpr std::array<std::string_view, 2> kRead = {"BertTokenizer", "PreTrainedTokenizer"};
+  require_class(auto_tokenizer_class(path, config), kRead, path, "vocab.txt");
   const auto content = [&](const char* key, const char* usual) { return named_token(config, key).value_or(usual); };
   options.unknown = content("unk_token", "[UNK]");
   const std::string begin = content("cls_token", "[CLS]");

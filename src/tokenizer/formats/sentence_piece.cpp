@@ -498,8 +498,8 @@ void require_tokens_of_class(const std::filesystem::path& path, const Json& conf
     throw core::Error((path.parent_path() / "tokenizer.json").string() + ": " + what)
         .hint("a Unigram model is read from its .model alone; leave tokenizer.json out, or name the model's own class");
   };
-  if (class_for_tokenizer_json(path, config).starts_with("PreTrained") ||
-      class_for_tokenizer_json(path, config) == "TokenizersBackend")
+  if (auto_tokenizer_class(path, config).starts_with("PreTrained") ||
+      auto_tokenizer_class(path, config) == "TokenizersBackend")
     refuse("transformers reads this file as it is, since tokenizer_class is " + type);
   const auto decoder = config.find("added_tokens_decoder");
   if (decoder != config.end())

@@ -8,8 +8,10 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "tokenizer/formats/formats.h"
+#include "tokenizer/formats/registered_classes.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -80,6 +82,14 @@ std::vector<AddedToken> listed_tokens(const Json& config, const char* key, const
   return tokens;
 }
 
+/// Returns the class that tokenizer_config.json names, or config.json, without "Fast"; empty: neither does.
+std::string named_class(const Json& config, const Json& model) {
+  std::string found = core::text_member(config, "tokenizer_class");
+  if (found.empty()) found = core::text_member(model, "tokenizer_class");
+  if (found.ends_with("Fast")) found.resize(found.size() - std::string_view("Fast").size());
+  return found;
+}
+
 std::string place_in(const fs::path& path, const char* name) {
   return (path.parent_path() / name).string() + ": ";
 }
@@ -142,14 +152,11 @@ Json model_config_beside(const fs::path& path) {
 }
 
 std::string tokenizer_class_beside(const fs::path& path, const Json& config) {
-  if (const auto name = config.find("tokenizer_class"); name != config.end() && name->is_string()) {
-    std::string found = name->get<std::string>();
-    if (found.ends_with("Fast")) found.resize(found.size() - 4);
-    return found;
-  }
+  const Json model = model_config_beside(path);
+  if (const std::string named = named_class(config, model); !named.empty()) return std::string(class_of_alias(named));
   static const std::map<std::string, std::string> kClasses = {{"bert", "BertTokenizer"},
-                                                              {"distilbert", "DistilBertTokenizer"},
-                                                              {"electra", "ElectraTokenizer"},
+                                                              {"distilbert", "BertTokenizer"},
+                                                              {"electra", "BertTokenizer"},
                                                               {"gpt2", "GPT2Tokenizer"},
                                                               {"roberta", "RobertaTokenizer"},
                                                               {"qwen2", "Qwen2Tokenizer"},
@@ -160,52 +167,26 @@ std::string tokenizer_class_beside(const fs::path& path, const Json& config) {
                                                               {"gemma", "GemmaTokenizer"},
                                                               {"gemma2", "GemmaTokenizer"},
                                                               {"xlm-roberta", "XLMRobertaTokenizer"}};
-  const Json model = model_config_beside(path);
-  const auto type = model.find("model_type");
-  if (type == model.end() || !type->is_string()) return "";
-  const auto found = kClasses.find(type->get<std::string>());
+  const auto found = kClasses.find(core::text_member(model, "model_type"));
   return found == kClasses.end() ? "" : found->second;
 }
 
-std::string class_for_tokenizer_json(const fs::path& path, const Json& config) {
-  // These models' configs are mostly named otherwise than their tokenizers, as in transformers' mapping.
-  static const std::map<std::string, std::string> kRegistered = {{"bert", "BertTokenizer"},
-                                                                 {"distilbert", "BertTokenizer"},
-                                                                 {"electra", "BertTokenizer"},
-                                                                 {"gpt2", "GPT2Tokenizer"},
-                                                                 {"opt", "GPT2Tokenizer"},
-                                                                 {"phi", "GPT2Tokenizer"},
-                                                                 {"codegen", "GPT2Tokenizer"},
-                                                                 {"roberta", "RobertaTokenizer"},
-                                                                 {"bart", "RobertaTokenizer"},
-                                                                 {"qwen2", "Qwen2Tokenizer"},
-                                                                 {"qwen2_moe", "Qwen2Tokenizer"},
-                                                                 {"qwen3", "Qwen2Tokenizer"},
-                                                                 {"gemma", "GemmaTokenizer"},
-                                                                 {"gemma2", "GemmaTokenizer"},
-                                                                 {"gemma3", "GemmaTokenizer"},
-                                                                 {"gemma3_text", "GemmaTokenizer"},
-                                                                 {"t5", "T5Tokenizer"},
-                                                                 {"mt5", "T5Tokenizer"},
-                                                                 {"mistral", ""},
-                                                                 {"mixtral", ""},
-                                                                 {"phi3", ""},
-                                                                 {"granite", ""},
-                                                                 {"umt5", ""}};
+std::string auto_tokenizer_class(const fs::path& path, const Json& config) {
+  constexpr std::string_view kAsItIs = "TokenizersBackend";
   const Json model = model_config_beside(path);
-  const auto found = kRegistered.find(
-      model.value("model_type", Json()).is_string() ? model["model_type"].get<std::string>() : std::string());
-  const bool names_class = config.contains("tokenizer_class") && config["tokenizer_class"].is_string();
-  if (!names_class) return found == kRegistered.end() ? "" : found->second;
-  // transformers knows that the files of these models name a wrong class.
-  const bool is_wrong = found != kRegistered.end() && (found->first == "qwen2" || found->second.empty());
-  return is_wrong ? found->second : tokenizer_class_beside(path, config);
+  const std::string model_type = core::text_member(model, "model_type");
+  const std::string_view registered = registered_class(model_type);
+  const std::string named = named_class(config, model);
+  if (registered == kAsItIs) return "";
+  // transformers knows that the files of Qwen 2 name a wrong class.
+  const bool takes_registered = named.empty() || model_type == "qwen2";
+  return std::string(class_of_alias(takes_registered ? registered : named));
 }
 
 void require_class(const std::string& found, std::span<const std::string_view> expected, const fs::path& path,
                    std::string_view form, std::string_view hint) {
   if (found.empty() || std::find(expected.begin(), expected.end(), found) != expected.end()) return;
-  throw core::Error(place_in(path, kConfig) + "tokenizer_class is " + found + ", whose " + std::string(form) +
+  throw core::Error(path.parent_path().string() + ": the tokenizer_class is " + found + ", whose " + std::string(form) +
                     " isn't read here; expected " +
                     core::list_words(std::vector<std::string>(expected.begin(), expected.end()), "or"))
       .hint(std::string(hint));
@@ -248,9 +229,7 @@ std::span<const UsualToken> usual_tokens_of(std::string_view tokenizer_class) {
   if (tokenizer_class == "GPTNeoXTokenizer") return kGptNeoX;
   if (tokenizer_class == "Qwen2Tokenizer") return kQwen;
   if (tokenizer_class == "RobertaTokenizer") return kRoberta;
-  if (tokenizer_class == "BertTokenizer" || tokenizer_class == "DistilBertTokenizer" ||
-      tokenizer_class == "ElectraTokenizer")
-    return kBert;
+  if (tokenizer_class == "BertTokenizer") return kBert;
   if (tokenizer_class == "LlamaTokenizer") return kLlama;
   if (tokenizer_class == "T5Tokenizer") return kT5;
   if (tokenizer_class == "GemmaTokenizer") return kGemma;

@@ -43,13 +43,13 @@ Json config_beside(const std::filesystem::path& path);
 /// Returns the network's config.json in the directory of `path`; an empty object if there is none.
 Json model_config_beside(const std::filesystem::path& path);
 
-/// Returns the class of transformers that tokenizer_config.json names, without "Fast", or that follows from the
-/// model_type in config.json; empty: neither says it.
+/// Returns the class of transformers that tokenizer_config.json or config.json names, or else that follows from the
+/// model_type in config.json. It is without "Fast", and the first of its names; empty: no file says it.
 std::string tokenizer_class_beside(const std::filesystem::path& path, const Json& config);
 
-/// Returns the class with which AutoTokenizer reads a tokenizer.json in the directory of `path`; empty: the file is
+/// Returns the class with which AutoTokenizer reads the directory of `path`; empty: none, so that a tokenizer.json is
 /// read as it is.
-std::string class_for_tokenizer_json(const std::filesystem::path& path, const Json& config);
+std::string auto_tokenizer_class(const std::filesystem::path& path, const Json& config);
 
 inline constexpr std::string_view kSaveAsJson =
     "save it as a tokenizer.json: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) of transformers";
