@@ -378,4 +378,51 @@ TEST_CASE("a second name of a tokenizer class is read as the first", "[tokenizer
   CHECK(ids_of(*Files({kWords, mobile}).load(), "The the") == Ids{1, 8});
 }
 
+TEST_CASE("classes build their normalizer, model and decoder in place of tokenizer.json's", "[tokenizer][regression]") {
+  Json words;
+  int id = 0;
+  for (const char* word : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "The", "##s", "@@s"})
+    words[word] = id++;
+  const auto bert = [&](const char* changes) {
+    Json json = {{"added_tokens", Json::array()},
+                 {"normalizer", nullptr},
+                 {"pre_tokenizer", {{"type", "WhitespaceSplit"}}},
+                 {"decoder", {{"type", "Fuse"}}},
+                 {"model",
+                  {{"type", "WordPiece"},
+                   {"unk_token", "[UNK]"},
+                   {"continuing_subword_prefix", "##"},
+                   {"max_input_chars_per_word", 100},
+                   {"vocab", words}}}};
+    json.merge_patch(Json::parse(changes));
+    return Files(
+        {{"tokenizer.json", json.dump()}, {"tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})"}});
+  };
+  for (const char* changes :
+       {"{}", R"({"normalizer": {"type": "NFC"}})", R"({"model": {"max_input_chars_per_word": 2}})",
+        R"({"model": {"continuing_subword_prefix": "@@"}})"}) {
+    CAPTURE(changes);
+    const auto made = bert(changes).load();
+    CHECK(ids_of(*made, "The thes") == Ids{5, 5, 7});
+    CHECK(made->decode(Ids{5, 7, 5}, SpecialTokens::add) == "thes the");
+    CHECK(made->is_changed_by_side_files());
+  }
+  CHECK_THAT(bert(R"({"model": {"type": "WordLevel"}})").refusal(), Contains("isn't WordPiece"));
+
+  // A vocabulary without all bytes: GPT-2's class leaves unknown ones out, whatever the file has for them.
+  const Json short_bpe = {
+      {"added_tokens", Json::array()},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}}},
+      {"decoder", nullptr},
+      {"model",
+       {{"type", "BPE"},
+        {"unk_token", "?"},
+        {"vocab", {{"?", 0}, {"t", 1}, {"h", 2}, {"\u0120", 3}, {"th", 4}}},
+        {"merges", {"t h"}}}}};
+  const File gpt2{"tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})"};
+  const auto bytes = Files({{"tokenizer.json", short_bpe.dump()}, gpt2}).load();
+  CHECK(ids_of(*bytes, "th xt") == Ids{4, 3, 1});
+  CHECK(bytes->decode(Ids{4, 3, 1}, SpecialTokens::add) == "th t");
+}
+
 }  // namespace trainctl::tokenizer::side_files_test

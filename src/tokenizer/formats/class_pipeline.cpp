@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "tokenizer/formats/side_files.h"
+#include "tokenizer/unicode/byte_chars.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -67,38 +68,77 @@ Json byte_level(const Json& config, bool use_regex) {
           {"use_regex", use_regex}};
 }
 
-/// What a class builds: its normalizer and its pre-tokenizer.
+/// Returns the options of a model that classes set, as a file means them that leaves them out.
+const Json& model_defaults() {
+  static const Json kDefaults = {{"unk_token", nullptr},
+                                 {"fuse_unk", false},
+                                 {"byte_fallback", false},
+                                 {"continuing_subword_prefix", "##"},
+                                 {"max_input_chars_per_word", 100U}};
+  return kDefaults;
+}
+
+/// What a class builds around the vocabulary and the merges.
 struct ClassPipeline {
   Json normalizer;
   Json pre_tokenizer;
+  Json decoder;
+  Json model;  // options, without type, vocabulary and merges
 };
+
+Json replace(const char* pattern, const char* content) {
+  return {{"type", "Replace"}, {"pattern", {{"String", pattern}}}, {"content", content}};
+}
 
 /// Returns none for classes that take tokenizer.json as it is, and for those that aren't known here.
 std::optional<ClassPipeline> pipeline_of(const std::string& name, const Json& config) {
+  const Json bytes = {{"type", "ByteLevel"}};
+  const Json bpe = {{"unk_token", nullptr}, {"fuse_unk", false}, {"byte_fallback", false}};
+  if (name == "BertTokenizer") {
+    const std::string unknown = named_token(config, "unk_token").value_or("[UNK]");
+    return ClassPipeline{
+        {{"type", "BertNormalizer"},
+         {"clean_text", true},
+         {"handle_chinese_chars", config.value("tokenize_chinese_chars", Json(true))},
+         {"strip_accents", config.value("strip_accents", Json())},
+         {"lowercase", config.value("do_lower_case", Json(true))}},
+        {{"type", "BertPreTokenizer"}},
+        {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}},
+        {{"unk_token", unknown}, {"continuing_subword_prefix", "##"}, {"max_input_chars_per_word", 100U}}};
+  }
   if (name == "GPT2Tokenizer" || name == "CodeGenTokenizer" || name == "RobertaTokenizer")
-    return ClassPipeline{nullptr, byte_level(config, true)};
-  if (name == "GPTNeoXTokenizer") return ClassPipeline{{{"type", "NFC"}}, byte_level(config, true)};
+    return ClassPipeline{nullptr, byte_level(config, true), bytes, bpe};
+  if (name == "GPTNeoXTokenizer") return ClassPipeline{{{"type", "NFC"}}, byte_level(config, true), bytes, bpe};
   if (name == "Qwen2Tokenizer") {
     const Json split = {
         {"type", "Split"}, {"pattern", {{"Regex", kQwenSplit}}}, {"behavior", "Isolated"}, {"invert", false}};
-    return ClassPipeline{{{"type", "NFC"}},
-                         {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(config, false)}}}};
+    return ClassPipeline{
+        {{"type", "NFC"}}, {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(config, false)}}}, bytes, bpe};
   }
+  Json pieces = {replace("\u2581", " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+  Json fallback = {{"unk_token", nullptr}, {"fuse_unk", true}, {"byte_fallback", true}};
   if (name == "LlamaTokenizer") {
     const bool has_prefix = config.value("add_prefix_space", Json()) != false;
     const bool is_legacy = config.value("legacy", Json()) == true;
+    if (has_prefix) pieces.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1U}, {"stop", 0U}});
     return ClassPipeline{nullptr,
                          {{"type", "Metaspace"},
                           {"replacement", "\u2581"},
                           {"prepend_scheme", !has_prefix ? "never"
                                              : is_legacy ? "always"
                                                          : "first"},
-                          {"split", false}}};
+                          {"split", false}},
+                         {{"type", "Sequence"}, {"decoders", pieces}},
+                         fallback};
   }
-  if (name == "GemmaTokenizer")
+  if (name == "GemmaTokenizer") {
+    fallback["unk_token"] = named_token(config, "unk_token").value_or("<unk>");
     return ClassPipeline{
-        {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}},
-        {{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}, {"invert", false}}};
+        replace(" ", "\u2581"),
+        {{"type", "Split"}, {"pattern", {{"String", " "}}}, {"behavior", "MergedWithPrevious"}, {"invert", false}},
+        {{"type", "Sequence"}, {"decoders", pieces}},
+        fallback};
+  }
   return std::nullopt;
 }
 
@@ -199,10 +239,6 @@ constexpr std::array<std::string_view, 84> kOtherClasses = {"AlbertTokenizer",
                                                             "XLMTokenizer",
                                                             "XLNetTokenizer"};
 
-bool is_of_bert(const std::string& name) {
-  return name == "BertTokenizer";
-}
-
 /// Makes of a document what a class of transformers makes of it.
 class Remaking {
  public:
@@ -219,13 +255,8 @@ class Remaking {
         put("normalizer", made->normalizer);
         put("pre_tokenizer", made->pre_tokenizer);
       }
-    }
-    if (is_of_bert(name_)) {
-      check_added();
-      put_normalizer_of_bert();
-      put("pre_tokenizer", {{"type", "BertPreTokenizer"}});
-      const std::string unknown = content("unk_token", "[UNK]");
-      if (document_["model"].value("unk_token", "[UNK]") != unknown) document_["model"]["unk_token"] = unknown;
+      put("decoder", made->decoder);
+      put_model(made->model);
     }
     put_around();
   }
@@ -247,26 +278,42 @@ class Remaking {
     if (comparable(part_of(document_, key)) != comparable(made)) document_[key] = made;
   }
 
-  /// The class makes its normalizer from the keys of tokenizer_config.json.
-  void put_normalizer_of_bert() {
-    const Json there = part_of(document_, "normalizer");
-    if (!there.is_object() || there.value("type", Json()) != "BertNormalizer") return;
-    const auto value = [&](const char* key, const Json& otherwise) { return config_.value(key, otherwise); };
-    put("normalizer", {{"type", "BertNormalizer"},
-                       {"clean_text", true},
-                       {"handle_chinese_chars", value("tokenize_chinese_chars", true)},
-                       {"strip_accents", value("strip_accents", nullptr)},
-                       {"lowercase", value("do_lower_case", true)}});
+  /// Returns whether the vocabulary has a token of each byte, so that no text is unknown.
+  bool has_all_bytes(bool as_fallback) const {
+    constexpr std::string_view kHex = "0123456789ABCDEF";
+    const Json& vocabulary = document_.at("model").at("vocab");
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      const char one = static_cast<char>(byte);
+      const std::string fallback = std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">";
+      if (!vocabulary.contains(as_fallback ? fallback : bytes_to_chars({&one, 1}))) return false;
+    }
+    return true;
+  }
+
+  void put_model(const Json& options) {
+    const bool is_complete = !is_of_bert() && has_all_bytes(options.at("byte_fallback").get<bool>());
+    for (const auto& [key, value] : options.items())
+      if (!is_complete || key == "byte_fallback") put_option(key, value);
+  }
+
+  /// Replaces an option of the model, unless the file leaves it out and the option has its default.
+  void put_option(const std::string& key, const Json& made) {
+    Json& model = document_.at("model");
+    const Json otherwise = is_of_bert() && key == "unk_token" ? Json("[UNK]") : model_defaults().at(key);
+    if (model.value(key, otherwise) != made) model[key] = made;
   }
 
   void check_model() const {
     const Json& model = document_.at("model");
+    if (is_of_bert()) {
+      const bool is_older_form = !model.contains("type") && model.contains("continuing_subword_prefix");
+      if (!is_older_form && part_of(model, "type") != "WordPiece") refuse("the model isn't WordPiece");
+      return;
+    }
     const auto is_blank = [&](const char* key) { return part_of(model, key).is_null() || part_of(model, key) == ""; };
     const bool is_plain = model.value("type", Json("BPE")) == "BPE" && is_blank("continuing_subword_prefix") &&
                           is_blank("end_of_word_suffix") && part_of(model, "ignore_merges") != true;
     if (!is_plain) refuse("the model isn't plain BPE");
-    if ((name_ == "LlamaTokenizer" || name_ == "GemmaTokenizer") && part_of(model, "byte_fallback") != true)
-      refuse("the model has no byte_fallback");
   }
 
   /// A class takes added_tokens_decoder in the place of tokenizer.json's added tokens.
@@ -284,7 +331,7 @@ class Remaking {
     TokensAround found;
     add_tokens_around(part_of(document_, "post_processor"), found);
     std::optional<TokensAround> made;
-    if (is_of_bert(name_))
+    if (is_of_bert())
       made = {{content("cls_token", "[CLS]")}, {content("sep_token", "[SEP]")}};
     else if (name_ == "RobertaTokenizer")
       made = {{content("cls_token", "<s>")}, {content("sep_token", "</s>")}};
@@ -312,7 +359,7 @@ class Remaking {
       tokens[token] = {{"id", token}, {"ids", {id_of(token)}}, {"tokens", {token}}};
     };
     // BERT's second text begins behind the first one's end, RoBERTa's behind another end.
-    for (const std::string& token : around.before) add(token, !is_of_bert(name_) && !is_of_roberta());
+    for (const std::string& token : around.before) add(token, !is_of_bert() && !is_of_roberta());
     if (is_of_roberta()) second.push_back({{"SpecialToken", {{"id", around.behind.front()}, {"type_id", 0U}}}});
     single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0U}}}});
     second.push_back({{"Sequence", {{"id", "B"}, {"type_id", is_of_roberta() ? 0U : 1U}}}});
@@ -321,6 +368,7 @@ class Remaking {
     for (const Json& piece : second) pair.push_back(piece);
     return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
   }
+  bool is_of_bert() const { return name_ == "BertTokenizer"; }
   bool is_of_roberta() const { return name_ == "RobertaTokenizer"; }
 
   Json& document_;
@@ -331,18 +379,23 @@ class Remaking {
 
 }  // namespace
 
-bool take_pipeline_of_class(Json& document, const Json& config, const std::string& tokenizer_class,
-                            const std::filesystem::path& path) {
-  if (!document.is_object() || !document.contains("model") || !document["model"].is_object()) return false;
-  const Json before = {part_of(document, "normalizer"), part_of(document, "pre_tokenizer"),
-                       part_of(document, "post_processor"), part_of(document["model"], "unk_token")};
+std::string take_pipeline_of_class(Json& document, const Json& config, const std::string& tokenizer_class,
+                                   const std::filesystem::path& path) {
+  if (!document.is_object() || !document.contains("model") || !document["model"].is_object()) return "";
+  const auto parts = [&] {
+    Json all;
+    for (const char* key : {"normalizer", "pre_tokenizer", "post_processor"}) all.push_back(part_of(document, key));
+    for (const auto& [key, value] : model_defaults().items()) all.push_back(part_of(document["model"], key.c_str()));
+    return all.dump();
+  };
+  const std::string before = parts();
   try {
     Remaking(document, config, tokenizer_class, path).run();
   } catch (const Json::exception& error) {
     throw core::Error(path.string() + " has another form than tokenizers writes: " + error.what());
   }
-  return before != Json{part_of(document, "normalizer"), part_of(document, "pre_tokenizer"),
-                        part_of(document, "post_processor"), part_of(document["model"], "unk_token")};
+  std::string after = parts();
+  return before == after ? "" : after;
 }
 
 void require_plain_special_tokens(const std::vector<AddedToken>& added, const std::string& tokenizer_class,

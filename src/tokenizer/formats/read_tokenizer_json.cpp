@@ -53,7 +53,7 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
   Json document = parse_json(path, bytes);
   const Json config = config_beside(path);
   const std::string tokenizer_class = auto_tokenizer_class(path, config);
-  const bool has_other_pipeline = take_pipeline_of_class(document, config, tokenizer_class, path);
+  const std::string other_pipeline = take_pipeline_of_class(document, config, tokenizer_class, path);
   const JsonCursor json(document, path.string() + ": ");
   PipelineParts parts;
   parts.characters = std::make_shared<const Characters>();
@@ -80,13 +80,9 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
   std::string changes = fingerprint_of({parts.added.begin() + static_cast<std::ptrdiff_t>(num_own), parts.added.end()});
   const std::vector<AddedToken> own(parts.added.begin(), parts.added.begin() + static_cast<std::ptrdiff_t>(num_own));
   if (fingerprint_of(own) != own_fingerprint) changes += ":own" + fingerprint_of(own);
-  parts.is_changed_by_side_files = has_other_pipeline || !changes.empty();
+  parts.is_changed_by_side_files = !other_pipeline.empty() || !changes.empty();
   parts.fingerprint = "tokenizer.json:" + core::checksum(std::string_view(bytes)) + changes;
-  if (has_other_pipeline) {
-    const Json remade = {document["normalizer"], document["pre_tokenizer"], document["post_processor"],
-                         document["model"]["unk_token"]};
-    parts.fingerprint += ":" + core::checksum(std::string_view(remade.dump()));
-  }
+  if (!other_pipeline.empty()) parts.fingerprint += ":" + core::checksum(std::string_view(other_pipeline));
   return make_pipeline(std::move(parts));
 }
 
