@@ -464,6 +464,13 @@ TEST_CASE("truth values among numbers are refused, since pandas reads texts", "[
              Contains("t.csv:3: column 'x' has truth values and numbers, and here 1"));
   CHECK_THAT(error_of([&] { built("5,a\n1,b\nfalse,a\n"); }), Contains("t.csv:4: column 'x'"));
   CHECK(built("True,a\n1,b\n", {"x"}).size() == 4);
+
+  TableConfig values_of{.train = {directory.write("v.csv", "x,label\n1,2.5\n2,True\n")}};
+  values_of.label_type = LabelType::value;
+  CHECK_THAT(error_of([&] { build(config_of(values_of), {}); }),
+             Contains("v.csv:3: the label 'label' has truth values and numbers, and here True"));
+  values_of.train = {directory.write("w.csv", "x,label\n1,False\n2,True\n")};
+  CHECK(values(all(build(config_of(values_of), {})).targets) == Floats{0, 1});
 }
 
 TEST_CASE("numbers are scaled in double precision", "[dataset]") {

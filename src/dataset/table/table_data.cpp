@@ -146,7 +146,7 @@ TableBuilder::Layout TableBuilder::begin_file(const std::string& path, const std
   data_.has_decimal_comma = data_.has_decimal_comma || decimal == ',';
   data_.categories.resize(data_.num_features());
   category_numbers_.resize(data_.num_features());
-  has_truth_values_.resize(data_.num_features());
+  has_truth_values_.resize(data_.num_features() + 1);
   has_texts_.resize(data_.num_features());
   return layout;
 }
@@ -223,14 +223,8 @@ void TableBuilder::add_typed(const ParquetRow& row) {
     data_.values.push_back(value);
   }
   const std::string label = row.text_of(data_.num_features());
-  if (columns_.label_type == LabelType::class_ && !label_is_stored_text_ && !is_missing(label)) {
-    const bool is_truth = is_truth_value(label);
-    if (has_truth_labels_.value_or(is_truth) != is_truth)
-      throw core::Error(place(row.number) + ": the label '" + data_.label +
-                        "' has truth values and numbers, and here " + label)
-          .hint("store it alike in all files");
-    has_truth_labels_ = is_truth;
-  }
+  if (columns_.label_type == LabelType::class_ && !label_is_stored_text_ && !is_missing(label))
+    check_truth(data_.num_features(), label, row.number);
   finish_row(std::move(key), {.text = label, .is_quoted = label_is_stored_text_}, row.number);
 }
 
@@ -256,15 +250,18 @@ void TableBuilder::check_stored(std::size_t feature, const ParquetRow& row) {
   check_truth(feature, row.text_of(feature), row.number);
 }
 
-/// Refuses True among numbers, and numbers among truth values: they are texts for pandas.
-void TableBuilder::check_truth(std::size_t feature, std::string_view cell, std::int64_t line) {
+/// Refuses True among numbers, and numbers among truth values: they are texts for pandas. The label is the last column.
+void TableBuilder::check_truth(std::size_t column, std::string_view cell, std::int64_t line) {
   const bool is_truth = is_truth_value(cell);
-  std::optional<bool>& expected = has_truth_values_[feature];
+  const bool is_label = column == data_.num_features();
+  std::optional<bool>& expected = has_truth_values_[column];
   if (!expected) expected = is_truth;
   if (*expected == is_truth || !number_in(cell, decimals_[file_])) return;
-  throw core::Error(place(line) + ": column '" + data_.features[feature] + "' has truth values and numbers, and here " +
+  throw core::Error(place(line) + ": " + (is_label ? "the label" : "column") + " '" +
+                    (is_label ? data_.label : data_.features[column]) + "' has truth values and numbers, and here " +
                     std::string(cell.substr(0, 40)))
-      .hint("write 1 for True and 0 for False, or name the column in dataset.categorical_columns");
+      .hint(std::string("write 1 for True and 0 for False") +
+            (is_label ? "" : ", or name the column in dataset.categorical_columns"));
 }
 
 double TableBuilder::finite(std::size_t feature, double value, std::int64_t line) const {
@@ -315,6 +312,7 @@ void TableBuilder::add_label(TableCell label, std::int64_t line) {
     return data_.classes.push_back(found->second);
   }
   if (is_missing(label.text)) return data_.targets.push_back(std::numeric_limits<double>::quiet_NaN());
+  check_truth(data_.num_features(), label.text, line);
   const std::optional<double> value = number_in(label.text, decimals_[file_]);
   if (!value || !std::isfinite(*value))
     throw core::Error(place(line) + ": the label should be a number, but is '" + std::string(label.text.substr(0, 40)) +

@@ -110,7 +110,7 @@ class TableBuilder {
   void decide_kinds();
   void add_decided(std::span<const TableCell> features, TableCell label, std::int64_t line);
   double stored_value(std::size_t feature, TableCell cell, std::int64_t line);
-  void check_truth(std::size_t feature, std::string_view cell, std::int64_t line);
+  void check_truth(std::size_t column, std::string_view cell, std::int64_t line);
   void check_stored(std::size_t feature, const ParquetRow& row);
   void check_texts(std::size_t feature, bool is_text, std::int64_t line);
   void check_spellings() const;
@@ -123,11 +123,10 @@ class TableBuilder {
   TableData data_;
   std::vector<std::optional<ColumnKind>> kinds_;       // [F]: that the user or the file states
   std::vector<ColumnKind> stored_;                     // [F]: of a file with types
-  std::vector<std::optional<bool>> has_truth_values_;  // [F]: by the first cell of a column of numbers
+  std::vector<std::optional<bool>> has_truth_values_;  // [F + 1]: by a column's first number; the label is the last
   std::vector<std::optional<bool>> has_texts_;         // [F]: a column of categories in files with types
   std::vector<bool> has_checked_truth_;                // [F]: in this file with types
   std::vector<bool> are_texts_;                        // [F + 1]: in all files, which have types; the label is the last
-  std::optional<bool> has_truth_labels_;               // in files with types
   bool label_is_stored_text_ = false;                  // in this file with types
   std::vector<WaitingRow> waiting_;
   std::uint32_t file_ = 0;                                                 // of the row that is added, in data_.paths
