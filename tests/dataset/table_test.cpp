@@ -473,6 +473,23 @@ TEST_CASE("truth values among numbers are refused, since pandas reads texts", "[
   CHECK(values(all(build(config_of(values_of), {})).targets) == Floats{0, 1});
 }
 
+TEST_CASE("a number has one sign, and may have blanks around it in quotes, as in pandas", "[dataset][regression]") {
+  CHECK(number_in("+1") == 1);
+  CHECK(number_in("-1") == -1);
+  for (const char* text : {"+-1", "-+1", "++1", "--1", "+ 1", "", " ", "+"}) CHECK_FALSE(number_in(text).has_value());
+  for (const char* blanks : {"\t5", "5 ", " 5\n", "\r+5\v"}) {
+    CHECK(number_in(blanks) == 5);
+    CHECK(text_of_value(blanks) == "5");
+  }
+  CHECK_FALSE(number_in("True ").has_value());
+  const TemporaryDirectory directory;
+  TableConfig config{.train = {directory.write("t.csv", "x,label\n\"5 \",a\n6,b\n")}};
+  config.feature_scaling = FeatureScaling::none;
+  CHECK(values(all(build(config_of(config), {})).inputs) == Floats{5, 6});
+  config.train = {directory.write("c.csv", "x,label\n1,\"1e5 \"\n2,1e5\n")};
+  CHECK_THAT(error_of([&] { build(config_of(config), {}); }), Contains("c.csv:3: the label '1e5' is the same value"));
+}
+
 TEST_CASE("numbers are scaled in double precision", "[dataset]") {
   const TemporaryDirectory directory;
   const auto inputs = [&](const std::string& first, const std::string& second) {

@@ -10,11 +10,13 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace trainctl::dataset {
 namespace {
 
 constexpr std::size_t kLongestNumber = 1000;
+constexpr std::string_view kBlanksAroundNumbers = " \t\n\v\f\r";  // as in pandas' isspace_ascii
 
 /// Takes the digits at the beginning of `text`; none if there are fewer than `least` or more than `most`.
 std::optional<int> take_digits(std::string_view& text, std::size_t least, std::size_t most) {
@@ -101,8 +103,8 @@ bool is_truth_value(std::string_view cell) {
 std::optional<double> number_in(std::string_view cell, char decimal) {
   if (is_truth_value(cell)) return is_true(cell) ? 1 : 0;
   std::string with_point;
-  std::string_view digits = cell.starts_with('+') ? cell.substr(1) : cell;
-  if (digits.empty() || digits.size() > kLongestNumber || digits[0] == '+') return std::nullopt;
+  std::string_view digits = core::trimmed(cell, kBlanksAroundNumbers);
+  if ((take(digits, '+') && digits.starts_with('-')) || digits.size() > kLongestNumber) return std::nullopt;
   if (decimal != '.') {
     if (digits.find('.') != std::string_view::npos) return std::nullopt;
     with_point = digits;
@@ -121,8 +123,9 @@ std::optional<std::string> text_of_value(std::string_view cell, char decimal) {
   if (is_truth_value(cell)) return is_true(cell) ? "True" : "False";
   const std::optional<double> value = number_in(cell, decimal);
   if (!value) return std::nullopt;
-  const bool is_negative = cell.starts_with('-');
-  std::string_view digits = is_negative || cell.starts_with('+') ? cell.substr(1) : cell;
+  std::string_view digits = core::trimmed(cell, kBlanksAroundNumbers);
+  const bool is_negative = take(digits, '-');
+  take(digits, '+');
   if (digits.find_first_not_of("0123456789") != std::string_view::npos) {
     constexpr double kExact = 0x1p53;
     if (std::abs(*value) < kExact && *value == std::trunc(*value))

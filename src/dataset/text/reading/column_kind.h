@@ -18,8 +18,8 @@ bool is_missing(std::string_view cell);
 /// Returns whether a cell is one of pandas.read_csv's truth values: True, TRUE, true, False, FALSE, false.
 bool is_truth_value(std::string_view cell);
 
-/// Returns the number, or the truth value as 1 or 0, that the cell holds; none if the cell holds neither. It is
-/// infinite for inf, and for what is beyond a double. `decimal`: '.' or ','.
+/// Returns the number, or the truth value as 1 or 0, that the cell holds; none if the cell holds neither. Blanks may be
+/// around a number. It is infinite for inf, and for what is beyond a double. `decimal`: '.' or ','.
 std::optional<double> number_in(std::string_view cell, char decimal = '.');
 
 /// Returns one text for all spellings of a number or of a truth value: that of 1, 01, +1 and 1.0 is "1". None for other
