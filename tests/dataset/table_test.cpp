@@ -490,6 +490,16 @@ TEST_CASE("a number has one sign, and may have blanks around it in quotes, as in
   CHECK_THAT(error_of([&] { build(config_of(config), {}); }), Contains("c.csv:3: the label '1e5' is the same value"));
 }
 
+TEST_CASE("zones of times are hours and minutes", "[dataset][regression]") {
+  const double noon = *date_in("2024-05-31 12:00Z");
+  CHECK(date_in("2024-05-31 12:30+0030") == noon);  // in pandas.to_datetime
+  CHECK(date_in("2024-05-31 12:30+00:30") == noon);
+  CHECK(date_in("2024-05-31 06:30-0530") == noon);
+  CHECK(date_in("2024-05-31 14:00+02") == noon);
+  for (const char* zone : {"+2", "+020", "+02:", "+24", "+0260", "+02000"})
+    CHECK_FALSE(date_in(std::string("2024-05-31 12:00") + zone).has_value());
+}
+
 TEST_CASE("numbers are scaled in double precision", "[dataset]") {
   const TemporaryDirectory directory;
   const auto inputs = [&](const std::string& first, const std::string& second) {

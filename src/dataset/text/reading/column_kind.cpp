@@ -39,11 +39,12 @@ bool take(std::string_view& text, char sign) {
 std::optional<double> take_zone(std::string_view& text) {
   const double sign = text.starts_with('-') ? -1 : 1;
   text.remove_prefix(1);
-  const std::optional<int> hours = take_digits(text, 2, 4);
-  if (!hours) return std::nullopt;
-  if (*hours > 99)
-    return *hours % 100 > 59 ? std::nullopt : std::optional(sign * (*hours / 100 * 3600 + *hours % 100 * 60));
-  if (!take(text, ':')) return sign * *hours * 3600;
+  std::string_view first = text.substr(0, 2);
+  const std::optional<int> hours = take_digits(first, 2, 2);
+  if (!hours || *hours > 23) return std::nullopt;
+  text.remove_prefix(2);
+  if (text.empty()) return sign * *hours * 3600;
+  take(text, ':');
   const std::optional<int> minutes = take_digits(text, 2, 2);
   return !minutes || *minutes > 59 ? std::nullopt : std::optional(sign * (*hours * 3600 + *minutes * 60));
 }
