@@ -571,6 +571,11 @@ TEST_CASE("separator, decimal sign and header are found, told, and settable", "[
   CHECK_THAT(told, Contains("columns are separated by ';' and numbers have a decimal comma"));
   CHECK(inputs("1,5;2,25;a\n3;4,5;b\n", {.label = "3"}) == Floats{1.5, 2.25, 3, 4.5});
   CHECK_THAT(told, Contains("no line names the columns"));
+  CHECK(inputs("Series 3\nx;y;label\n1,5;2;a\n3;4,5;b\n") == Floats{1.5, 2, 3, 4.5});
+  CHECK_THAT(told, Contains("numbers have a decimal comma and 1 line before the table is passed over"));
+  CHECK(inputs("x;y;label\n[m];[s];-\n1,5;2;a\n3;4,5;b\n", {.header_lines = std::int64_t{2}}) ==
+        Floats{1.5, 2, 3, 4.5});
+  CHECK(inputs("x\ty\tlabel\nc\tc\td\n\t\tclass\n1,5\t2\ta\n3\t4,5\tb\n") == Floats{1.5, 2, 3, 4.5});
   CHECK(inputs("sep=;\nx;label\n1;a\n2;b\n") == Floats{1, 2});
   CHECK(inputs("sep=,\r\nx,label\r\n1,a\r\n2,b\r\n") == Floats{1, 2});
   CHECK(inputs("x|label\n1|a, b\n2|c, d\n") == Floats{1, 2});

@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kRowsLookedAt = 10'000;
 constexpr std::size_t kBytesLookedAt = std::size_t{4} << 20;
 constexpr std::size_t kRowsOfHeader = 100;  // by which a header is told from rows
+constexpr int kOrangeHeaderLines = 3;
 
 using Rows = std::vector<std::vector<std::string>>;
 
@@ -117,10 +118,11 @@ char separator_of(std::string_view text, const KnownLayout& known) {
   return best;
 }
 
-/// Returns whether a column, from the second row on, is made of numbers with this decimal sign, and has the sign.
-bool has_decimals(const Rows& rows, std::size_t column, char decimal, bool (*has_sign)(const std::string&)) {
+/// Returns whether a column, from a row on, is made of numbers with this decimal sign, and has the sign.
+bool has_decimals(const Rows& rows, std::size_t begin, std::size_t column, char decimal,
+                  bool (*has_sign)(const std::string&)) {
   bool any = false;
-  for (std::size_t row = 1; row < rows.size(); ++row) {
+  for (std::size_t row = begin; row < rows.size(); ++row) {
     if (column >= rows[row].size() || is_empty(rows[row][column])) continue;
     if (!is_number(rows[row][column], decimal)) return false;
     any = any || has_sign(rows[row][column]);
@@ -128,13 +130,14 @@ bool has_decimals(const Rows& rows, std::size_t column, char decimal, bool (*has
   return any;
 }
 
-char decimal_of(const std::filesystem::path& file, const Rows& rows, char separator) {
+/// Returns the decimal sign of the rows from `begin` on.
+char decimal_of(const std::filesystem::path& file, const Rows& rows, std::size_t begin, char separator) {
   if (separator == ',') return '.';
   std::size_t comma = 0;  // a column from 1
   std::size_t point = 0;
   for (std::size_t column = 0; column < usual_width(rows); ++column) {
-    if (has_decimals(rows, column, ',', has_comma)) comma = column + 1;
-    if (has_decimals(rows, column, '.', has_point)) point = column + 1;
+    if (has_decimals(rows, begin, column, ',', has_comma)) comma = column + 1;
+    if (has_decimals(rows, begin, column, '.', has_point)) point = column + 1;
   }
   if (comma > 0 && point > 0)
     throw core::Error(file.string() + ": numbers have a decimal comma in column " + std::to_string(comma) +
@@ -363,12 +366,15 @@ TableLayout layout_of_table(const std::filesystem::path& file, std::string_view 
                    .quotes = quoting_of(known, separator, rest),
                    .max_line_bytes = known.max_line_bytes};
   Rows rows = first_rows(rest, layout.format).rows;
-  layout.format.decimal = known.decimal ? *known.decimal : decimal_of(file, rows, separator);
-  describe_format(layout.format, layout.findings);
-  if (rows.size() > kRowsOfHeader) rows.resize(kRowsOfHeader);
   const std::size_t width = usual_width(rows);
   const auto is_comment = [&](const auto& row) { return row.size() < width && row.size() == 1; };
   const auto first = static_cast<std::size_t>(std::find_if_not(rows.begin(), rows.end(), is_comment) - rows.begin());
+  const std::size_t begin = known.header_lines.value
+                                ? static_cast<std::size_t>(*known.header_lines.value)
+                                : first + (has_orange_header(rows, first) ? kOrangeHeaderLines : 1);
+  layout.format.decimal = known.decimal ? *known.decimal : decimal_of(file, rows, begin, separator);
+  describe_format(layout.format, layout.findings);
+  if (rows.size() > first + kRowsOfHeader) rows.resize(first + kRowsOfHeader);
   if (known.header_lines.value) {
     layout.header_lines = *known.header_lines.value;
   } else {
@@ -379,7 +385,7 @@ TableLayout layout_of_table(const std::filesystem::path& file, std::string_view 
                                  (has_names(rows, first, layout.format.decimal) || has_titles_over_texts(rows, first) ||
                                   has_words_of_its_own(rows, first) || has_numbers_for_names(rows, first))
                            : known.has_header.value_or(true);
-    layout.header_lines = has_orange_header(rows, first) ? 3 : names ? 1 : 0;
+    layout.header_lines = has_orange_header(rows, first) ? kOrangeHeaderLines : names ? 1 : 0;
     if (first > 0)
       layout.findings.push_back(std::to_string(first) + (first == 1 ? " line before the table is passed over"
                                                                     : " lines before the table are passed over"));
