@@ -171,16 +171,16 @@ class MaskFiles {
 
 /// Returns what saves masks; null if the user names no directory. Throws core::Error if the task has no masks.
 std::shared_ptr<MaskFiles> mask_files_of(const cli::PredictOptions& options, const task::TaskConfig& task,
-                                         const std::vector<InputFile>& inputs) {
+                                         const std::set<std::filesystem::path>& inputs) {
   if (options.masks.empty()) return nullptr;
   if (config::traits_of(task).output != model::Output::per_pixel)
     throw core::Error("--masks is for semantic_segmentation; this model's task is " + std::string(task.kind()));
-  return std::make_shared<MaskFiles>(options.masks, paths_of(inputs));
+  return std::make_shared<MaskFiles>(options.masks, inputs);
 }
 
 /// Returns what answers a batch by the outputs of the model, as the task says.
 AnswerBatch answer_by_outputs(train::Run& run, const tokenizer::Tokenizer* tokenizer,
-                              const cli::PredictOptions& options, const std::vector<InputFile>& inputs) {
+                              const cli::PredictOptions& options, const std::set<std::filesystem::path>& inputs) {
   inference::AnswerOptions told{.class_names = run.data.train->spec().class_names,
                                 .tokenizer = tokenizer,
                                 .top = options.top,
@@ -196,9 +196,9 @@ AnswerBatch answer_by_outputs(train::Run& run, const tokenizer::Tokenizer* token
 }
 
 /// Refuses an output that would replace one of the inputs.
-void refuse_input_as_output(const std::string& output, const std::vector<InputFile>& inputs) {
+void refuse_input_as_output(const std::string& output, const std::set<std::filesystem::path>& inputs) {
   std::error_code unreadable;
-  if (output.empty() || !paths_of(inputs).contains(std::filesystem::weakly_canonical(output, unreadable))) return;
+  if (output.empty() || !inputs.contains(std::filesystem::weakly_canonical(output, unreadable))) return;
   throw core::Error("--output " + output + " is one of the inputs, which it would replace")
       .hint("choose another --output, outside directories of inputs");
 }
@@ -216,10 +216,13 @@ int run_predict(const cli::EngineCall& call) {
   const bool writes_targets =
       options.masks.empty() && config::traits_of(run.experiment.task).output == model::Output::target_tokens;
   const std::vector<InputFile> inputs = list_inputs(loaded, options.inputs, tokenizer.get());
-  refuse_input_as_output(options.output, inputs);
+  const bool writes_files = !options.output.empty() || !options.masks.empty();
+  const std::set<std::filesystem::path> input_paths =
+      writes_files ? paths_of(inputs) : std::set<std::filesystem::path>();
+  refuse_input_as_output(options.output, input_paths);
   const AnswerBatch answer = writes_targets
                                  ? [&](const Batch& batch) { return written_targets(run, *tokenizer, batch); }
-                                 : answer_by_outputs(run, tokenizer.get(), options, inputs);
+                                 : answer_by_outputs(run, tokenizer.get(), options, input_paths);
   PredictionWriter writer(options.format == "csv" ? PredictionFormat::csv : PredictionFormat::jsonl, options.output);
   Predictions predictions(static_cast<std::size_t>(batch_size), answer, writer);
   read_inputs(loaded, inputs, tokenizer.get(), [&](NamedInput input) { predictions.add(std::move(input)); });
