@@ -188,13 +188,17 @@ ordered_json as_json(const FoldsRecord& record, const std::vector<fs::path>& run
   return document;
 }
 
-/// Returns the newest unfinished folds of the same experiment.
+/// Returns the newest unfinished folds of the same experiment. Warns of folds whose record can't be read.
 std::optional<fs::path> unfinished_parent(const std::string& name, const FoldsRecord& wanted) {
   std::vector<fs::path> found;
   if (!fs::is_directory(runs::directory_of(name))) return std::nullopt;
   for (const fs::directory_entry& entry : fs::directory_iterator(runs::directory_of(name))) {
-    const std::optional<FoldsRecord> record = read_record(entry.path());
-    if (record && record->config == wanted.config && !record->is_finished) found.push_back(entry.path());
+    try {
+      const std::optional<FoldsRecord> record = read_record(entry.path());
+      if (record && record->config == wanted.config && !record->is_finished) found.push_back(entry.path());
+    } catch (const core::Error& error) {
+      core::log().warning(std::string(error.what()) + "; these folds are passed over");
+    }
   }
   if (found.empty()) return std::nullopt;
   return *std::max_element(found.begin(), found.end());  // names sort by time

@@ -108,6 +108,9 @@ class Splits(unittest.TestCase):
         self.assertIn("fold 1 of 2 was stopped; the same command goes on with it", stderr)
         (parent,) = self.root.glob("runs/people/*")
         self.assertEqual(json.loads((parent / "folds.json").read_text())["outcome"], "unfinished")
+        damaged = self.root / "runs/people/damaged"
+        damaged.mkdir()
+        (damaged / "folds.json").write_text("{")
         records = parent / "fold_0/metrics.jsonl"
         before = records.stat().st_size
         process = start("train", "p.yaml", "--folds", "2", *long, cwd=self.root)
@@ -116,8 +119,9 @@ class Splits(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         _, stderr = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, 143, stderr)
-        self.assertEqual(list(self.root.glob("runs/people/*")), [parent])
+        self.assertEqual(set(self.root.glob("runs/people/*")), {parent, damaged})
         self.assertIn("resuming", stderr)
+        self.assertIn("damaged/folds.json is damaged", stderr)
 
     def test_an_average_replaces_no_checkpoint_of_a_run(self):
         self.call("train", "p.yaml", "--run-dir", "run")
