@@ -178,6 +178,8 @@ TAKEN = {
     "blank_test": (Folder(**{"train.csv": rows(60, number, label, header="x,y"), "test.csv": rows(60, number, lambda n: "", header="x,y")}), "eval_fraction"),
     "unlabelled_texts": (Folder(**{"train.jsonl": lines(60, lambda n: {"text": sentence(n), "label": label(n)}),
                                    "test.jsonl": lines(20, lambda n: {"text": sentence(n)})}), "eval_fraction"),
+    "two_different.csv": (rows(60, lambda n: n % 2, label, header="x,y"), "classes no 30, yes 30"),
+    "three_different.csv": (rows(60, lambda n: n % 3, lambda n: label(n % 3), header="x,y"), "classes yes 40, no 20"),
     # What looks like a label, and is none.
     "crawled.jsonl": (lines(400, lambda n: {"text": sentence(n), "timestamp": f"2024-01-{n % 28 + 1:02d}", "url": f"https://example.org/{n}"}), "kind: text_lm"),
     "pile.jsonl": (lines(400, lambda n: {"text": sentence(n), "meta": {"set": "a"}}), "kind: text_lm"),
@@ -231,7 +233,6 @@ REFUSED = {
     "tags.jsonl": (lines(60, lambda n: {"tokens": ["the", "king"], "ner_tags": [0, 1]}), "tags.jsonl:1: 'tokens' and 'ner_tags' are lists"),
     "one_without.jsonl": (lines(60, lambda n: {"text": sentence(n), "label": label(n)} if n != 30 else {"text": sentence(n)}), "one_without.jsonl:31"),
     "late_without.jsonl": (lines(1500, lambda n: {"text": sentence(n), "label": label(n)} if n != 1400 else {"text": sentence(n)}), "late_without.jsonl:1401"),
-    "one_row.csv": (rows(60, lambda n: 1, lambda n: "k", label, header="a,b,y"), "leaves no row"),
     "new_class": (Folder(**{"train.csv": rows(60, number, label, header="x,y"), "test.csv": rows(60, number, lambda n: WORDS[n % 3], header="x,y")}), "new_class/test.csv:2"),
     "short.txt": ("x", "short.txt"),
     "numbers.jsonl": ("".join(json.dumps({"a": n, "label": n % 2}) + "\n" for n in range(40)), "has no member with texts"),

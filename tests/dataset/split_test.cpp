@@ -97,11 +97,30 @@ TEST_CASE("folds leave the test share alone", "[dataset]") {
   }
 }
 
+TEST_CASE("each share of few different samples has one, and equal samples stay together", "[dataset][regression]") {
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    for (const double fraction : {1e-9, 0.4, 0.99})
+      for (const std::uint64_t num_different : {3, 4, 7}) {
+        const Split split{.eval_fraction = fraction, .test_fraction = 0.005, .seed = seed};
+        std::vector<std::uint64_t> hashes = hashes_of(num_different);
+        const std::vector<std::uint64_t> once = hashes;
+        hashes.insert(hashes.end(), once.begin(), once.end());
+        const DividedSamples parts = divide(hashes, {}, split, "row");
+        CHECK(is_partition(parts, std::ssize(hashes)));
+        for (const std::vector<std::int64_t>* part : {&parts.train, &parts.eval, &parts.test}) {
+          CHECK_FALSE(part->empty());
+          for (const std::int64_t i : *part)
+            CHECK(std::count(part->begin(), part->end(), (i + std::ssize(once)) % std::ssize(hashes)) == 1);
+        }
+      }
+}
+
 TEST_CASE("a part without samples is refused by its key", "[dataset]") {
   const std::vector<std::uint64_t> hashes = hashes_of(3);
-  CHECK_THROWS_WITH(divide(hashes, {}, {.eval_fraction = 1e-9}, "image"),
+  const std::vector<std::uint64_t> equal(3, hashes.front());
+  CHECK_THROWS_WITH(divide(equal, {}, {.eval_fraction = 1e-9}, "image"),
                     Contains("dataset.eval_fraction leaves no image for evaluation, of 3"));
-  CHECK_THROWS_WITH(divide(hashes, {}, {.test_fraction = 1e-9}, "row"),
+  CHECK_THROWS_WITH(divide(equal, {}, {.test_fraction = 1e-9}, "row"),
                     Contains("dataset.test_fraction leaves no row for tests, of 3"));
   CHECK_THROWS_WITH(divide(hashes, {}, {.fold = FoldConfig{.count = 5, .index = 4}}, "row"),
                     Contains("dataset.fold leaves no row for evaluation, of 3"));

@@ -13,8 +13,58 @@
 namespace trainctl::dataset {
 namespace {
 
-double uniform_of(std::uint64_t key) {
-  return static_cast<double>(key >> 11) * 0x1.0p-53;
+/// Returns the place of a sample in [0, 1), the same for equal samples. Evaluation takes the first ones, tests the
+/// last.
+double place_of(std::uint64_t hash, std::uint64_t seed) {
+  return static_cast<double>(runtime::mix(seed, runtime::key_of("split"), hash) >> 11) * 0x1.0p-53;
+}
+
+/// Where the places of evaluation end, and those of tests begin.
+struct Bounds {
+  double eval_end;
+  double test_begin;
+};
+
+SplitPart part_at(double place, const Bounds& bounds) {
+  if (place < bounds.eval_end) return SplitPart::eval;
+  return place >= bounds.test_begin ? SplitPart::test : SplitPart::train;
+}
+
+Bounds bounds_of(const Split& split) {
+  return {.eval_end = split.eval_fraction, .test_begin = 1 - split.test_fraction};
+}
+
+/// Returns the bounds by which each share, and the training, has at least one place. The shares' own bounds are right
+/// but for few different samples. Too few are left as they are.
+Bounds bounds_with_one_each(const Split& split, std::span<const std::uint64_t> hashes) {
+  std::vector<double> places;
+  for (const std::uint64_t hash : hashes) places.push_back(place_of(hash, split.seed));
+  std::sort(places.begin(), places.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  const Bounds bounds = bounds_of(split);
+  const auto count = static_cast<std::ptrdiff_t>(places.size());
+  const std::ptrdiff_t least_eval = split.eval_fraction > 0 ? 1 : 0;
+  const std::ptrdiff_t least_test = split.test_fraction > 0 ? 1 : 0;
+  if (count <= least_eval + least_test) return bounds;
+  const auto rank = [&](double bound) {
+    return std::lower_bound(places.begin(), places.end(), bound) - places.begin();
+  };
+  const std::ptrdiff_t num_eval = std::clamp(rank(bounds.eval_end), least_eval, count - 1 - least_test);
+  const std::ptrdiff_t num_test = std::clamp(count - rank(bounds.test_begin), least_test, count - 1 - num_eval);
+  return {.eval_end = places[static_cast<std::size_t>(num_eval)],
+          .test_begin = num_test == 0 ? 1 : places[static_cast<std::size_t>(count - num_test)]};
+}
+
+DividedSamples divide_by_place(std::span<const std::uint64_t> hashes, std::uint64_t seed, const Bounds& bounds) {
+  DividedSamples division;
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    const SplitPart part = part_at(place_of(hashes[i], seed), bounds);
+    (part == SplitPart::train  ? division.train
+     : part == SplitPart::eval ? division.eval
+                               : division.test)
+        .push_back(static_cast<std::int64_t>(i));
+  }
+  return division;
 }
 
 /// Moves the samples of the fold out of the training samples. Samples in the order of (class, hash) are dealt to the
@@ -40,8 +90,12 @@ void take_fold(std::span<const std::uint64_t> hashes, std::span<const std::int64
 void refuse_empty(const std::vector<std::int64_t>& part, std::string_view key, std::string_view use,
                   std::string_view noun, std::size_t num_samples) {
   if (!part.empty()) return;
+  const std::string samples = std::string(noun) + "s";
   throw core::Error("dataset." + std::string(key) + " leaves no " + std::string(noun) + " for " + std::string(use) +
-                    ", of " + core::format_count(num_samples));
+                    ", of " + core::format_count(num_samples))
+      .hint(key == "fold" ? "take fewer folds than there are " + samples
+                          : "equal " + samples + " stay together, and too few differ; dataset.eval and dataset.test " +
+                                "may name sets of their own");
 }
 
 }  // namespace
@@ -54,22 +108,17 @@ std::uint64_t key_hash(std::string_view key) {
 }
 
 SplitPart Split::part_of(std::uint64_t hash) const {
-  const double place = uniform_of(runtime::mix(seed, runtime::key_of("split"), hash));
-  if (place < eval_fraction) return SplitPart::eval;
-  return place >= 1 - test_fraction ? SplitPart::test : SplitPart::train;
+  return part_at(place_of(hash, seed), bounds_of(*this));
 }
 
 DividedSamples divide(std::span<const std::uint64_t> hashes, std::span<const std::int64_t> labels, const Split& split,
                       std::string_view noun) {
   core::ensure(labels.empty() || labels.size() == hashes.size(), "each sample has a label, or none has");
-  DividedSamples division;
-  for (std::size_t i = 0; i < hashes.size(); ++i) {
-    const SplitPart part = split.part_of(hashes[i]);
-    (part == SplitPart::train  ? division.train
-     : part == SplitPart::eval ? division.eval
-                               : division.test)
-        .push_back(static_cast<std::int64_t>(i));
-  }
+  DividedSamples division = divide_by_place(hashes, split.seed, bounds_of(split));
+  const bool has_empty_share =
+      (split.eval_fraction > 0 && division.eval.empty()) || (split.test_fraction > 0 && division.test.empty());
+  if (division.train.empty() || has_empty_share)
+    division = divide_by_place(hashes, split.seed, bounds_with_one_each(split, hashes));
   if (split.fold) take_fold(hashes, labels, *split.fold, division);
   const std::string_view key = split.fold ? "fold" : split.eval_fraction > 0 ? "eval_fraction" : "test_fraction";
   refuse_empty(division.train, key, "training", noun, hashes.size());

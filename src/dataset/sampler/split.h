@@ -37,9 +37,10 @@ struct DividedSamples {
   std::vector<std::int64_t> test;
 };
 
-/// Divides the samples with these hashes. `labels`: of the same samples; empty if they have no classes. Folds are
-/// stratified: of each class, as of all samples, every fold has as many as another to within one. A part that should
-/// have samples and has none is an Error, which calls the samples `noun`.
+/// Divides the samples with these hashes. `labels`: of the same samples; empty if they have no classes. Equal samples
+/// stay together, and each share has at least one. Folds are stratified: of each class, as of all samples, every fold
+/// has as many as another to within one. If too few samples differ, so that a part has none, that is an Error, which
+/// calls the samples `noun`.
 DividedSamples divide(std::span<const std::uint64_t> hashes, std::span<const std::int64_t> labels, const Split& split,
                       std::string_view noun);
 
