@@ -117,6 +117,26 @@ TEST_CASE("other data, or steps in place of epochs, leave the rest of the epochs
   }
 }
 
+TEST_CASE("a schedule by epochs goes by the data in a run that counts steps", "[train][regression]") {
+  const auto experiment = [](std::int64_t batch_size, std::int64_t steps) {
+    experiment::Experiment counted = epochs_experiment(1, batch_size);
+    counted.train.epochs = std::nullopt;
+    counted.train.steps = steps;
+    counted.optimizer.lr = 0.1;
+    counted.optimizer.lr_scheduler.shape = optimizer::StepScheduleConfig{.step_size = 1, .gamma = 0.5};
+    counted.optimizer.lr_scheduler.interval = optimizer::LrInterval::epoch;
+    return counted;
+  };
+  const TemporaryDirectory directory;
+  EventLog first, second, third;
+  train_on(experiment(32, 4), directory, first);  // half an epoch
+  CHECK(rates_of(train_on(experiment(64, 10), directory, second)) ==
+        std::vector<double>{0.1, 0.1, 0.05, 0.05, 0.05, 0.05});
+  CHECK(second.all<tracking::StepLogged>().front().epoch == 0);
+  CHECK(second.all<tracking::StepLogged>().back().epoch == 1);
+  CHECK(rates_of(train_on(experiment(64, 11), directory, third)) == std::vector<double>{0.025});
+}
+
 TEST_CASE("another metric at a resume is watched from its first evaluation", "[train][regression]") {
   experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 4;

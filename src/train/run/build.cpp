@@ -442,10 +442,12 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
 }
 
 double Run::lr_of_step(std::int64_t number) const {
-  const optimizer::RunLength scheduled{.total_steps = length.total_steps + schedule_offset,
+  const optimizer::ScheduleConfig& schedule = experiment.optimizer.lr_scheduler;
+  const bool goes_by_data = experiment.train.epochs || schedule.interval == optimizer::LrInterval::epoch;
+  const std::int64_t offset = goes_by_data ? schedule_offset : 0;
+  const optimizer::RunLength scheduled{.total_steps = length.total_steps + offset,
                                        .steps_per_epoch = length.steps_per_epoch};
-  return optimizer::lr_at(experiment.optimizer.lr_scheduler, peak_lr, number - 1 + schedule_offset, scheduled) *
-         (plateau ? plateau->factor() : 1.0);
+  return optimizer::lr_at(schedule, peak_lr, number - 1 + offset, scheduled) * (plateau ? plateau->factor() : 1.0);
 }
 
 std::int64_t Run::steps_left_in_epoch(std::int64_t sample) const {
@@ -456,17 +458,14 @@ std::int64_t Run::steps_left_in_epoch(std::int64_t sample) const {
 }
 
 void Run::place_in_schedule(std::int64_t offset, std::int64_t batch_before) {
-  const std::int64_t planned = length.total_steps + schedule_offset;
+  const std::int64_t planned = length.total_steps + (experiment.train.epochs ? schedule_offset : 0);
   const std::int64_t per_epoch = length.steps_per_epoch;
   const bool has_same_epochs = (batch_before == 0 || batch_before == global_batch) &&
                                (steps_per_epoch_before < 0 || steps_per_epoch_before == per_epoch);
-  schedule_offset = 0;
-  if (experiment.train.epochs && has_same_epochs)
-    schedule_offset = offset;
-  else if (experiment.train.epochs)
-    schedule_offset =
-        (next_sample.epoch + 1) * per_epoch - std::min(per_epoch, steps_left_in_epoch(next_sample.sample)) - step;
-  length.total_steps = planned - schedule_offset;
+  schedule_offset = has_same_epochs ? offset
+                                    : (next_sample.epoch + 1) * per_epoch -
+                                          std::min(per_epoch, steps_left_in_epoch(next_sample.sample)) - step;
+  if (experiment.train.epochs) length.total_steps = planned - schedule_offset;
 }
 
 amp::Autocast Run::autocast() const {
@@ -491,7 +490,7 @@ void Run::visit_state(runtime::State& state) {
   runtime::visit_optional(state, "early_stopping", early_stopping);
   runtime::visit_optional(state, "loss_spikes", loss_spikes);
   state.integer("step", step);
-  steps_per_epoch_before = experiment.train.epochs ? length.steps_per_epoch : 0;
+  steps_per_epoch_before = length.steps_per_epoch;
   if (state.has("schedule_offset")) state.integer("schedule_offset", schedule_offset);  // older checkpoints lack it
   if (state.has("steps_per_epoch"))
     state.integer("steps_per_epoch", steps_per_epoch_before);

@@ -62,10 +62,10 @@ struct Run {
 
   std::int64_t step = 0;                // updates made
   std::filesystem::path restored_from;  // the checkpoint that it went on from; empty: none, or a snapshot
-  /// How far the schedule is ahead of the step, in steps of this batch. The schedule goes by the data, and earlier
-  /// steps may have had another batch.
+  /// How far the data are ahead of the step, in steps of this batch: earlier steps may have had another batch. A
+  /// schedule goes by the data if the run or the schedule counts epochs.
   std::int64_t schedule_offset = 0;
-  std::int64_t steps_per_epoch_before = -1;  // of the checkpoint; 0: its run counted steps; -1: unknown
+  std::int64_t steps_per_epoch_before = -1;  // of the checkpoint; 0: an older one of a run in steps; -1: unknown
   double last_lr = 0;                        // of the step before a checkpoint
   std::int64_t num_rollbacks = 0;
   at::Tensor num_skipped;         // double []: updates left out (non-finite loss or gradients, fp16 overflow)
@@ -79,8 +79,8 @@ struct Run {
   double lr_of_step(std::int64_t number) const;
   /// Updates that the rest of an epoch takes, whose samples before this one were seen.
   std::int64_t steps_left_in_epoch(std::int64_t sample) const;
-  /// Sets what is left of a run in epochs, whose checkpoint had this offset and this batch on all ranks (0: unknown).
-  /// Where an epoch has become others, the place in the data tells it.
+  /// Sets schedule_offset, and what is left of a run in epochs. The checkpoint had this offset, and this batch on all
+  /// ranks (0: unknown). If an epoch has other steps now, the place in the data tells the offset.
   void place_in_schedule(std::int64_t offset, std::int64_t batch_before);
   /// For one micro-batch of this run: no rank keeps 16-bit copies of weights that it holds only its part of.
   amp::Autocast autocast() const;
