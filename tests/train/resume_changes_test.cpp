@@ -278,6 +278,24 @@ TEST_CASE("what a run can't go on with is refused by its key", "[train]") {
                     Contains("can't go on with optimizer.kind: adamw -> sgd"));
 }
 
+TEST_CASE("a network without a place for weights of the checkpoint is refused by its key", "[train][regression]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.model.network = model::MlpConfig{.hidden = {8, 8}};
+  experiment.train.steps = 2;
+  experiment.optimizer.ema = optimizer::EmaConfig{.decay = 0.9};
+  const TemporaryDirectory directory;
+  EventLog log;
+  train_on(experiment, directory, log, {{"model.hidden", "[8, 8]"}});
+  experiment.train.steps = 4;
+  experiment.optimizer.ema = std::nullopt;
+  experiment.model.network = model::MlpConfig{.hidden = {8}};
+  CHECK_THROWS_WITH(train_on(experiment, directory, log, {{"model.hidden", "[8]"}}),
+                    Contains("can't go on with model.hidden: [8, 8] -> [8]") && Contains("hidden2.linear.weight"));
+  experiment.model.network = model::MlpConfig{.hidden = {8, 8}};
+  train_on(experiment, directory, log, {{"model.hidden", "[8, 8]"}});
+  CHECK_THAT(notices_of(log), Contains("ema.average.") && Contains("have no place in this run and are left out"));
+}
+
 TEST_CASE("state of another version is refused with its cause and what to do", "[train][regression]") {
   experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 2;

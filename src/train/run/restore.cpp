@@ -60,8 +60,45 @@ std::vector<std::string> begun_anew(const checkpoint::StateReader& reader, comm:
 /// What a checkpoint is restored for: to go on with training, or to use the model.
 enum class Purpose { training, use };
 
-void tell_differences(const checkpoint::Checkpoint& checkpoint, const checkpoint::StateReader& reader, Run& run,
-                      const std::map<std::string, std::string>& config, tracking::Sink& sink, Purpose purpose) {
+/// Returns the first of these names, and how many more there are.
+std::string first_names(std::vector<std::string> names) {
+  constexpr std::size_t kMostNamed = 5;
+  const std::size_t more = names.size() - std::min(names.size(), kMostNamed);
+  names.resize(names.size() - more);
+  if (more > 0) names.push_back(core::format_count(more) + " more");
+  return core::list_words(names);
+}
+
+/// Returns the changes of keys of these sections.
+std::vector<std::string> changes_within(std::initializer_list<std::string_view> sections,
+                                        const checkpoint::Checkpoint& checkpoint,
+                                        const std::map<std::string, std::string>& config) {
+  std::vector<std::string> changes;
+  for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
+    if (std::ranges::any_of(sections, [&](std::string_view section) { return change.starts_with(section); }))
+      changes.push_back(change);
+  return changes;
+}
+
+core::Error refusal_of(const std::vector<std::string>& changes, const std::string& why) {
+  return core::Error("a run can't go on with " + core::list_words(changes) + ": " + why)
+      .hint("set them as they were, or begin another run from these weights: model.init_from");
+}
+
+/// Refuses a network that has no place for weights of the checkpoint: it would compute something else without them.
+void refuse_lost_weights(const std::vector<std::string>& unused, const checkpoint::Checkpoint& checkpoint,
+                         const std::map<std::string, std::string>& config) {
+  std::vector<std::string> lost;
+  for (const std::string& name : unused)
+    if (name.starts_with("model.")) lost.push_back(name.substr(name.find('.') + 1));
+  const std::vector<std::string> changes = changes_within({"model."}, checkpoint, config);
+  if (!lost.empty() && !changes.empty())
+    throw refusal_of(changes, "the network has no place for the checkpoint's " + first_names(lost));
+}
+
+void tell_differences(const checkpoint::Checkpoint& checkpoint, const std::vector<std::string>& unused,
+                      const std::vector<std::string>& anew, Run& run, const std::map<std::string, std::string>& config,
+                      tracking::Sink& sink, Purpose purpose) {
   const tracking::Level level = purpose == Purpose::training ? tracking::Level::warning : tracking::Level::info;
   for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
     if (change.find(kContent) == std::string::npos)
@@ -71,16 +108,13 @@ void tell_differences(const checkpoint::Checkpoint& checkpoint, const checkpoint
       sink.on(tracking::Notice{tracking::Level::warning,
                                change.path.substr(0, change.path.size() - kContent.size()) +
                                    " names files that are no longer those of training: results may mean nothing"});
-  for (const std::string& name : reader.unused(&run.mesh->world()))
+  if (!unused.empty())
     sink.on(tracking::Notice{tracking::Level::warning,
-                             "the checkpoint's " + name + " has no place in this run and is left out"});
-  const std::vector<std::string> anew = begun_anew(reader, run.mesh->world());
-  if (purpose == Purpose::training && !anew.empty()) {
-    constexpr std::size_t kMostNamed = 5;
-    std::vector<std::string> named(anew.begin(), anew.begin() + std::min(std::ssize(anew), std::ptrdiff_t{kMostNamed}));
-    if (anew.size() > kMostNamed) named.push_back(core::format_count(anew.size() - kMostNamed) + " more");
-    sink.on(tracking::Notice{level, "new since the checkpoint, and begun here: " + core::list_words(named)});
-  }
+                             "the checkpoint's " + first_names(unused) +
+                                 (unused.size() == 1 ? " has no place in this run and is left out"
+                                                     : " have no place in this run and are left out")});
+  if (purpose == Purpose::training && !anew.empty())
+    sink.on(tracking::Notice{level, "new since the checkpoint, and begun here: " + first_names(anew)});
   if (purpose == Purpose::training && checkpoint.info().data_fingerprint != run.data.fingerprint)
     sink.on(tracking::Notice{tracking::Level::warning, "the training data is not what the checkpoint was trained on"});
 }
@@ -122,19 +156,15 @@ void visit_saved(Run& run, checkpoint::StateReader& reader, const checkpoint::Ch
   try {
     run.visit_state(reader);
   } catch (const core::Error& error) {
-    std::vector<std::string> changes;
-    constexpr std::string_view kWithState[] = {"model.", "optimizer.", "amp.", "quantization.", "train.loss_spikes"};
-    for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
-      if (std::ranges::any_of(kWithState, [&](std::string_view keys) { return change.starts_with(keys); }))
-        changes.push_back(change);
+    const std::vector<std::string> changes =
+        changes_within({"model.", "optimizer.", "amp.", "quantization.", "train.loss_spikes"}, checkpoint, config);
     if (changes.empty())
       throw core::Error(
           "a run can't go on from " + checkpoint.name() +
           ", since another version of trainctl, or with other files, keeps another state: " + error.what())
           .hint("begin another run from its weights, with the optimizer's state anew: --set model.init_from=" +
                 checkpoint.name());
-    throw core::Error("a run can't go on with " + core::list_words(changes) + ": " + error.what())
-        .hint("set them as they were, or begin another run from these weights: model.init_from");
+    throw refusal_of(changes, error.what());
   }
 }
 
@@ -161,6 +191,8 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   visit_saved(run, reader, *checkpoint, config);
   const std::int64_t saved_offset = std::exchange(run.schedule_offset, offset_before);
   const double saved_lr = run.last_lr;
+  const std::vector<std::string> unused = reader.unused(&group);
+  if (purpose == Purpose::training) refuse_lost_weights(unused, *checkpoint, config);
   try {
     bytes = reader.finish();
   } catch (const core::Error& error) {
@@ -175,7 +207,7 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   }
   run.parallel->after_update();
   if (run.quantized_training) run.quantized_training->begin_step(run.step);
-  tell_differences(*checkpoint, reader, run, config, sink, purpose);
+  tell_differences(*checkpoint, unused, begun_anew(reader, group), run, config, sink, purpose);
   if (purpose == Purpose::training && !checkpoint::changed_keys(checkpoint->info(), config).empty())
     sink.on(tracking::Notice{tracking::Level::info, "goes on with step " + core::format_count(run.step + 1) + " of " +
                                                         core::format_count(run.length.total_steps) +
