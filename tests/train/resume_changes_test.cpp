@@ -159,6 +159,24 @@ TEST_CASE("another metric at a resume is watched from its first evaluation", "[t
   CHECK(rates[0] == rates[1]);
 }
 
+TEST_CASE("a resume between two evaluations keeps the metrics of the last one", "[train][regression]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 4;
+  experiment.train.eval_every = 2;
+  experiment.checkpoint.every = 3;
+  const TemporaryDirectory directory;
+  EventLog first, second;
+  train_on(experiment, directory, first);
+  experiment.train.eval_every = 0;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  restore(*run, directory.path() / "checkpoints/step_00000003", {}, second);
+  const StopSignal stop;
+  Trainer(*run, second, stop, {.run_directory = directory.path()}).run();
+  const tracking::RunFinished finished = second.all<tracking::RunFinished>().at(0);
+  CHECK(finished.steps == 4);
+  CHECK(finished.final_metrics == first.all<tracking::Evaluated>().at(0).metrics);
+}
+
 TEST_CASE("a second resume keeps what the first one made of the schedule", "[train]") {
   const TemporaryDirectory directory;
   EventLog first, second, third;

@@ -40,14 +40,18 @@ bool BestEvaluation::observe(const task::Metrics& metrics, std::int64_t step) {
 }
 
 void BestEvaluation::visit_state(runtime::State& state) {
+  visit_evaluation(state, metrics_, step_);
+}
+
+void visit_evaluation(runtime::State& state, task::Metrics& metrics, std::int64_t& step) {
   std::string lines;
-  for (const auto& [name, value] : metrics_) lines += name + " " + core::format_number(value) + "\n";
+  for (const auto& [name, value] : metrics) lines += name + " " + core::format_number(value) + "\n";
   state.text("metrics", lines);
-  state.integer("step", step_);
-  metrics_.clear();
+  state.integer("step", step);
+  metrics.clear();
   std::istringstream stream(lines);
   for (std::string name, value; stream >> name >> value;)
-    metrics_.emplace_back(name, std::strtod(value.c_str(), nullptr));
+    metrics.emplace_back(name, std::strtod(value.c_str(), nullptr));
 }
 
 }  // namespace trainctl::train

@@ -32,6 +32,9 @@ class BestEvaluation {
   std::int64_t step_ = 0;
 };
 
+/// Shows the metrics of an evaluation, and its step.
+void visit_evaluation(runtime::State& state, task::Metrics& metrics, std::int64_t& step);
+
 /// The value of a metric, where it is there.
 std::optional<double> find_metric(const task::Metrics& metrics, const std::string& name);
 

@@ -487,6 +487,8 @@ void Run::visit_state(runtime::State& state) {
   }
   runtime::visit_optional(state, "plateau", plateau);
   runtime::visit_as(state, "best", best);
+  if (runtime::PrefixedState evaluation(state, "evaluation"); evaluation.has("step"))  // older checkpoints lack it
+    visit_evaluation(evaluation, metrics, evaluated_step);
   runtime::visit_optional(state, "early_stopping", early_stopping);
   runtime::visit_optional(state, "loss_spikes", loss_spikes);
   state.integer("step", step);

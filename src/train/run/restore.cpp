@@ -214,10 +214,11 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
                                                         "; the learning rate was " + core::format_digits(saved_lr, 4) +
                                                         ", and is " +
                                                         core::format_digits(run.lr_of_step(run.step + 1), 4)});
-  // A run that rolls back has evaluated steps that it withdraws.
-  const std::map<std::string, double>& metrics = checkpoint->info().metrics;
-  run.metrics.assign(metrics.begin(), metrics.end());
-  run.evaluated_step = metrics.empty() ? -1 : run.step;
+  if (!reader.has("evaluation.step")) {  // an older checkpoint
+    const std::map<std::string, double>& metrics = checkpoint->info().metrics;
+    run.metrics.assign(metrics.begin(), metrics.end());
+    run.evaluated_step = metrics.empty() ? -1 : run.step;
+  }
   if (purpose == Purpose::use) return "";
   run.restored_from = point.step_directory;
   run.data.train->seek(run.next_sample);
