@@ -108,7 +108,8 @@ struct Found {
 std::vector<Found> find_complete(const std::filesystem::path& directory,
                                  std::vector<std::string>* passed_over = nullptr);
 /// Lets the directory tell that a run goes on from its checkpoint of `step`. Later ones are withdrawn, `latest` names
-/// this one, and `best` no later one. It then names the step `best`, if that one's checkpoint is there.
+/// this one, and `best` no later one. It then names the step `best`, if that one's checkpoint is there; 0: there is
+/// none.
 void go_on_from(const std::filesystem::path& checkpoints, std::int64_t step, std::int64_t best);
 /// The first of them whose checksums are right: reads every byte.
 std::optional<Found> find_newest(const std::filesystem::path& directory,

@@ -271,6 +271,7 @@ Datasets open_data(const DatasetConfig& config, const LoaderOptions& options,
   if (options.evaluated == EvaluatedSet::test) sources.eval = std::move(sources.test);
   if (options.evaluated == EvaluatedSet::train) sources.eval = open_sources(config.source, noting).train;
   datasets.fingerprint = sources.train->fingerprint();
+  if (sources.eval) datasets.eval_fingerprint = sources.eval->fingerprint();
   const std::shared_ptr<DecodedCache> cache = open_cache(config, noting, sources);
   datasets.eval = build_eval({config, noting, Phase::evaluation, cache}, std::move(sources.eval));
   datasets.train = build_train({config, noting, Phase::training, cache}, std::move(sources.train));

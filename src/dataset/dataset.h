@@ -195,6 +195,7 @@ struct Datasets {
                                   // order or by length, no random transforms
   std::string fingerprint;        // of the training source
   std::shared_ptr<BadSampleLog> bad_samples{};  // of both
+  std::string eval_fingerprint{};               // of the source that `eval` reads; "" without one
 };
 
 /// Opens the files and checks them. Wrong files are Errors naming the file and the offset.

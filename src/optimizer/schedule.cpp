@@ -127,7 +127,7 @@ void Plateau::visit_state(runtime::State& state) {
   state.integer("num_bad", num_bad_);
   state.integer("cooldown_left", cooldown_left_);
   const char* const best = config_.better == Better::lower ? "lowest " : "highest ";
-  if (runtime::watched_another(state, best + config_.metric)) has_best_ = num_bad_ = 0;
+  if (runtime::watched_another(state, best + config_.metric)) forget_best();
 }
 
 }  // namespace trainctl::optimizer

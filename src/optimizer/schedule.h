@@ -28,6 +28,8 @@ class Plateau {
  public:
   Plateau(const PlateauScheduleConfig& config, double peak_lr) : config_(config), peak_lr_(peak_lr), lr_(peak_lr) {}
   void observe(double metric);
+  /// Takes the next metric for the best one so far. The reductions stay.
+  void forget_best() { has_best_ = num_bad_ = 0; }
   double factor() const { return lr_ / peak_lr_; }
   /// The evaluation metric that it follows.
   const std::string& metric() const { return config_.metric; }

@@ -177,6 +177,38 @@ TEST_CASE("a resume between two evaluations keeps the metrics of the last one", 
   CHECK(finished.final_metrics == first.all<tracking::Evaluated>().at(0).metrics);
 }
 
+TEST_CASE("evaluations of another set are not compared with those before the resume", "[train][regression]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 4;
+  experiment.train.eval_every = 2;
+  experiment.train.log_every = 1;
+  experiment.train.early_stopping = EarlyStoppingConfig{.patience = 2, .min_delta = 100};  // none after the first
+  experiment.checkpoint.best = checkpoint::BestConfig{};
+  experiment.optimizer.lr_scheduler.shape = optimizer::PlateauScheduleConfig{.patience = 1, .threshold = 0.999};
+  const TemporaryDirectory directory;
+  EventLog first, second;
+  train_on(experiment, directory, first);
+  experiment.train.steps = 8;
+  SECTION("another set") {
+    auto source = *experiment.dataset.source.get_if<dataset::SyntheticImagesConfig>();
+    source.num_eval_samples = 32;
+    experiment.dataset.source = source;
+  }
+  SECTION("another part of the set") {
+    experiment.train.eval_steps = 1;
+  }
+  train_on(experiment, directory, second);
+  CHECK_THAT(notices_of(second), Contains("the best evaluation, since the evaluation set is another"));
+  // The set is evaluated where the run goes on. Compared with the other set, this one would end the run.
+  const std::vector<tracking::Evaluated> evaluated = second.all<tracking::Evaluated>();
+  REQUIRE(evaluated.size() == 3);
+  CHECK(evaluated[0].step == 4);
+  CHECK(evaluated[0].best->step == 4);
+  CHECK(rates_of(second) == std::vector<double>(4, experiment.optimizer.lr));
+  const auto link = std::filesystem::read_symlink(directory.path() / "checkpoints/best");
+  CHECK(link == "step_0000000" + std::to_string(second.all<tracking::RunFinished>().at(0).best_step));
+}
+
 TEST_CASE("a second resume keeps what the first one made of the schedule", "[train]") {
   const TemporaryDirectory directory;
   EventLog first, second, third;

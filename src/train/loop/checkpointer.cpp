@@ -40,7 +40,8 @@ void Checkpointer::take_up_lineage() {
                        std::filesystem::weakly_canonical(directory_);
   saved_step_ = is_here ? run_.step : -1;
   if (!is_here && !run_.restored_from.empty()) foreign_step_ = run_.step;
-  if (is_here && run_.is_first()) checkpoint::go_on_from(directory_, run_.step, run_.best.step());
+  const std::int64_t best = run_.experiment.checkpoint.best ? run_.best.step() : 0;
+  if (is_here && run_.is_first()) checkpoint::go_on_from(directory_, run_.step, best);
 }
 
 /// Throws Error on all ranks if a weight of one isn't finite: a checkpoint of it would be `latest`, and of no use.

@@ -473,6 +473,14 @@ amp::Autocast Run::autocast() const {
   return {experiment.amp, device, has_parts ? amp::WeightCasts::made_anew : amp::WeightCasts::kept};
 }
 
+void Run::forget_evaluations() {
+  metrics.clear();
+  evaluated_step = -1;
+  best = BestEvaluation(experiment.checkpoint.best);
+  if (plateau) plateau->forget_best();
+  if (early_stopping) early_stopping->forget_best();
+}
+
 void Run::visit_state(runtime::State& state) {
   parallel->visit_state(state, *optimizer);
   if (state.has("scaler") || !scaler.is_active())
@@ -487,9 +495,14 @@ void Run::visit_state(runtime::State& state) {
   }
   runtime::visit_optional(state, "plateau", plateau);
   runtime::visit_as(state, "best", best);
-  if (runtime::PrefixedState evaluation(state, "evaluation"); evaluation.has("step"))  // older checkpoints lack it
-    visit_evaluation(evaluation, metrics, evaluated_step);
+  runtime::PrefixedState evaluation(state, "evaluation");
+  if (evaluation.has("step")) visit_evaluation(evaluation, metrics, evaluated_step);  // older checkpoints lack it
   runtime::visit_optional(state, "early_stopping", early_stopping);
+  const std::string evaluated = data.eval_fingerprint + " " + std::to_string(experiment.train.eval_steps.value_or(0));
+  if (runtime::watched_another(evaluation, evaluated)) {
+    if (!best.metrics().empty()) state.begins_anew("the best evaluation, since the evaluation set is another");
+    forget_evaluations();
+  }
   runtime::visit_optional(state, "loss_spikes", loss_spikes);
   state.integer("step", step);
   steps_per_epoch_before = length.steps_per_epoch;

@@ -35,7 +35,7 @@ void EarlyStopping::visit_state(runtime::State& state) {
   state.integer("num_observed", num_observed_);
   state.integer("num_without", num_without_);
   const char* const best = config_.mode == checkpoint::MetricOrder::min ? "lowest " : "highest ";
-  if (runtime::watched_another(state, best + config_.metric)) num_observed_ = num_without_ = 0;
+  if (runtime::watched_another(state, best + config_.metric)) forget_best();
 }
 
 }  // namespace trainctl::train

@@ -18,6 +18,8 @@ class EarlyStopping {
 
   /// Takes the metrics of an evaluation. A metric that isn't finite, or isn't there, is no improvement.
   void observe(const task::Metrics& metrics);
+  /// Takes the next evaluation for the best one so far.
+  void forget_best() { num_observed_ = num_without_ = 0; }
   /// Returns whether `patience` evaluations in a row brought no improvement.
   bool is_over() const { return num_without_ >= config_.patience; }
   /// Returns "no better loss in 3 evaluations; the best was 0.31".

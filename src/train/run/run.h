@@ -82,6 +82,8 @@ struct Run {
   /// Sets schedule_offset, and what is left of a run in epochs. The checkpoint had this offset, and this batch on all
   /// ranks (0: unknown). If an epoch has other steps now, the place in the data tells the offset.
   void place_in_schedule(std::int64_t offset, std::int64_t batch_before);
+  /// Begins anew with what compares evaluations.
+  void forget_evaluations();
   /// For one micro-batch of this run: no rank keeps 16-bit copies of weights that it holds only its part of.
   amp::Autocast autocast() const;
   /// Everything that a resumed run needs to go on exactly. Called by all ranks.
