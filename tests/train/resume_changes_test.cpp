@@ -259,6 +259,20 @@ TEST_CASE("what is new since the checkpoint begins with the resume, and says so"
   CHECK_THAT(told, Contains("early_stopping") && Contains("optimizer of head.fc"));
 }
 
+TEST_CASE("a run that may roll back saves at once what is new since its checkpoint", "[train][regression]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 2;
+  const TemporaryDirectory directory;
+  EventLog log;
+  train_on(experiment, directory, log);
+  experiment.train.steps = 4;
+  experiment.train.on_non_finite = NonFinite::rollback;
+  experiment.optimizer.ema = optimizer::EmaConfig{.decay = 0.9};
+  train_on(experiment, directory, log);
+  const checkpoint::Checkpoint first(directory.path() / "checkpoints/step_00000002");
+  CHECK(first.tensors().contains("ema.average.head.fc.weight"));
+}
+
 TEST_CASE("a file outside of the run that has changed is told at a resume", "[train]") {
   const TemporaryDirectory directory;
   const std::map<std::string, std::string> config{{"dataset.chat_template", directory.write("chat.jinja", "{{ a }}")}};

@@ -105,6 +105,8 @@ void Trainer::start() {
                                                                     .tell_ranks = options_.tell_doing,
                                                                     .compare = options_.diagnose_stall,
                                                                     .tell = print});
+  // A rollback to a checkpoint without this state would keep what the bad steps have made of it.
+  if (run_.has_new_state && may_roll_back()) checkpointer_.save_again();
   if (run_.step == 0 || !is_evaluation_due() || run_.evaluated_step == run_.step) return;
   const Pause pause(*this);  // a signal broke the evaluation off, or came before it
   evaluate();
@@ -243,6 +245,12 @@ void Trainer::finish(tracking::Outcome outcome, const std::string& error) {
 bool Trainer::is_evaluation_due() const {
   const TrainConfig& config = run_.experiment.train;
   return run_.data.eval && (is_due(eval_interval(config)) || (is_last_step() && evaluates_at_end(config)));
+}
+
+bool Trainer::may_roll_back() const {
+  const TrainConfig& config = run_.experiment.train;
+  return config.on_non_finite == NonFinite::rollback ||
+         (config.loss_spikes && config.loss_spikes->action == SpikeAction::rollback);
 }
 
 bool Trainer::is_stopped_early() const {

@@ -59,6 +59,8 @@ class Trainer {
   StepEnd train_step();
   void log(const StepResult& result);
   void evaluate();
+  /// Returns whether a loss may make the run go back to a checkpoint.
+  bool may_roll_back() const;
   /// Begins and ends the profile that `profiler.start_step` asks for.
   void update_profile();
   void check_run_directory();

@@ -207,7 +207,9 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   }
   run.parallel->after_update();
   if (run.quantized_training) run.quantized_training->begin_step(run.step);
-  tell_differences(*checkpoint, unused, begun_anew(reader, group), run, config, sink, purpose);
+  const std::vector<std::string> anew = begun_anew(reader, group);
+  run.has_new_state = !anew.empty();
+  tell_differences(*checkpoint, unused, anew, run, config, sink, purpose);
   if (purpose == Purpose::training && !checkpoint::changed_keys(checkpoint->info(), config).empty())
     sink.on(tracking::Notice{tracking::Level::info, "goes on with step " + core::format_count(run.step + 1) + " of " +
                                                         core::format_count(run.length.total_steps) +

@@ -62,6 +62,7 @@ struct Run {
 
   std::int64_t step = 0;                // updates made
   std::filesystem::path restored_from;  // the checkpoint that it went on from; empty: none, or a snapshot
+  bool has_new_state = false;           // which that checkpoint lacks
   /// How far the data are ahead of the step, in steps of this batch: earlier steps may have had another batch. A
   /// schedule goes by the data if the run or the schedule counts epochs.
   std::int64_t schedule_offset = 0;
