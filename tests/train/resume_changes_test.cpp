@@ -220,6 +220,21 @@ TEST_CASE("a second resume keeps what the first one made of the schedule", "[tra
   CHECK(third.all<tracking::StepLogged>().back().step == 8 + 4 + 4);
 }
 
+TEST_CASE("a run that ends by a smaller patience at a resume says so", "[train][regression]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 6;
+  experiment.train.eval_every = 2;
+  experiment.train.early_stopping = EarlyStoppingConfig{.patience = 100, .min_delta = 100};
+  const TemporaryDirectory directory;
+  EventLog first, second;
+  train_on(experiment, directory, first);
+  experiment.train.steps = 12;
+  experiment.train.early_stopping->patience = 2;
+  train_on(experiment, directory, second);
+  CHECK(second.all<tracking::RunFinished>().at(0).steps == 6);
+  CHECK_THAT(notices_of(second), Contains("stopping early at step 6: no better loss in 2 evaluations"));
+}
+
 TEST_CASE("a new learning rate keeps the reductions of a plateau", "[train]") {
   experiment::Experiment experiment = small_experiment();
   experiment.train.log_every = 1;

@@ -107,7 +107,7 @@ void Trainer::start() {
                                                                     .tell = print});
   // A rollback to a checkpoint without this state would keep what the bad steps have made of it.
   if (run_.has_new_state && may_roll_back()) checkpointer_.save_again();
-  if (run_.step == 0 || !is_evaluation_due() || run_.evaluated_step == run_.step) return;
+  if (run_.step == 0 || !is_evaluation_due() || run_.evaluated_step == run_.step) return tell_early_stop();
   const Pause pause(*this);  // a signal broke the evaluation off, or came before it
   evaluate();
   if (!lacks_evaluation_) checkpointer_.save_again();
@@ -182,11 +182,15 @@ void Trainer::evaluate() {
       run_.plateau->observe(*watched);
   if (run_.early_stopping) {
     run_.early_stopping->observe(run_.metrics);
-    if (is_stopped_early())
-      sink_.on(tracking::Notice{tracking::Level::info, "stopping early at step " + core::format_count(run_.step) +
-                                                           ": " + run_.early_stopping->reason()});
+    tell_early_stop();
   }
   if (is_best && run_.experiment.checkpoint.best) checkpointer_.save();
+}
+
+void Trainer::tell_early_stop() {
+  if (is_stopped_early())
+    sink_.on(tracking::Notice{tracking::Level::info, "stopping early at step " + core::format_count(run_.step) + ": " +
+                                                         run_.early_stopping->reason()});
 }
 
 void Trainer::update_profile() {

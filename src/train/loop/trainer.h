@@ -70,6 +70,8 @@ class Trainer {
   /// Returns the signal that this rank, or another one, was sent; or 0.
   int signal() const;
   bool is_stopped_early() const;
+  /// Tells why the run ends, if it is stopped early.
+  void tell_early_stop();
   /// Returns whether the run is evaluated at its step.
   bool is_evaluation_due() const;
   bool is_last_step() const { return run_.step == run_.length.total_steps; }
