@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -80,8 +81,9 @@ TaskConfig with_metrics(TaskConfig config, const dataset::SampleSpec& spec, cons
 
 /// Frozen networks beside the trained one.
 struct Companions {
-  TeacherPtr teacher{};                       // whose outputs count in the training loss; null: targets are all
-  std::shared_ptr<model::Model> reference{};  // of dpo, in evaluation mode; null: it neither trains nor evaluates
+  TeacherPtr teacher{};                            // whose outputs count in the training loss; null: targets are all
+  std::shared_ptr<model::Model> reference{};       // of dpo, in evaluation mode; null: it neither trains nor evaluates
+  std::map<std::string, std::string> checksums{};  // of what their files hold, by the key that names these
 };
 
 /// The task on training data of this kind; data of another kind is an Error that names the task for it.

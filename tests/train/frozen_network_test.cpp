@@ -27,4 +27,21 @@ TEST_CASE("layers that init_from lacks are the same in the student and in the re
   }
 }
 
+TEST_CASE("the checksum of a reference changes with its weights alone", "[train][regression]") {
+  const TemporaryDirectory directory;
+  const experiment::Experiment experiment = experiment_of({.language_model = true}, 1);
+  const std::unique_ptr<Run> run = build_run(experiment);
+  const auto checksum = [&](std::int64_t seed) {
+    experiment::Experiment other = experiment;
+    other.seed = seed;
+    other.task = task::DpoConfig{.reference = write_other_weights(directory, other)};
+    std::vector<tracking::Notice> notices;
+    return load_companions(other, *run->model, run->data, {.device = at::kCPU, .seed = 7, .notices = notices})
+        .checksums.at("task.reference");
+  };
+  const std::string first = checksum(1);
+  CHECK(checksum(1) == first);
+  CHECK(checksum(2) != first);
+}
+
 }  // namespace trainctl::train

@@ -300,6 +300,19 @@ TEST_CASE("a file outside of the run that has changed is told at a resume", "[tr
   CHECK_THAT(notices_of(changed), Contains("dataset.chat_template names files that are no longer those of training"));
 }
 
+TEST_CASE("another teacher in the same place is told at a resume", "[train][regression]") {
+  const TemporaryDirectory directory;
+  const auto with_teacher = [](const std::string& checksum) {
+    return with_contents({}, {{"distillation.teacher.init_from", checksum}});
+  };
+  EventLog first, same, changed;
+  train_on(epochs_experiment(1, 32), directory, first, with_teacher("1"));
+  train_on(epochs_experiment(2, 32), directory, same, with_teacher("1"));
+  CHECK_THAT(notices_of(same), !Contains("teacher"));
+  train_on(epochs_experiment(3, 32), directory, changed, with_teacher("2"));
+  CHECK_THAT(notices_of(changed), Contains("distillation.teacher.init_from names files that are no longer those of"));
+}
+
 TEST_CASE("each rule goes on with layers that were frozen", "[train][regression]") {
   for (const optimizer::UpdateRuleConfig& rule : std::initializer_list<optimizer::UpdateRuleConfig>{
            optimizer::LambConfig{}, optimizer::SoapConfig{}, optimizer::AdafactorConfig{}}) {

@@ -377,7 +377,7 @@ int Training::train(train::RankContext rank) {
   if (world_ != nullptr) world_->check_consistent({{"data", run->data.fingerprint}});
   if (world_ != nullptr && is_first(world_)) remember_job(run->global_batch);
   NoticeList heard(notices);
-  std::map<std::string, std::string> config = train::with_contents(loaded_.flat);
+  std::map<std::string, std::string> config = train::with_contents(loaded_.flat, run->companion_checksums);
   if (!points.empty()) train::restore_first(*run, points, config, heard);
   const bool is_stopped_early = run->early_stopping && run->early_stopping->is_over();
   const bool is_past_end = run->step > run->length.total_steps;

@@ -417,6 +417,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
       .stages = std::move(own.stages),
       .deferred_gradients = std::move(own.deferred_gradients),
       .task = task::build(task_of(experiment, spec, rank), spec, companions),
+      .companion_checksums = companions.checksums,
       .parameters = laid_out.optimized(),
       .parallel = std::move(parallel),
       .optimizer = laid_out.make_optimizer(experiment.optimizer),

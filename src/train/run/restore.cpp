@@ -239,8 +239,10 @@ bool names_contents(const std::string& key) {
 
 }  // namespace
 
-std::map<std::string, std::string> with_contents(const std::map<std::string, std::string>& config) {
+std::map<std::string, std::string> with_contents(const std::map<std::string, std::string>& config,
+                                                 const std::map<std::string, std::string>& companions) {
   std::map<std::string, std::string> known = config;
+  for (const auto& [key, sum] : companions) known[key + std::string(kContent)] = sum;
   for (const auto& [key, value] : config) {
     std::error_code none;
     if (!names_contents(key) || !fs::exists(value, none)) continue;

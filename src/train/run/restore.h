@@ -33,9 +33,11 @@ struct ResumeRequest {
 std::vector<ResumePoint> agree_on_points(const ResumeRequest& wish, comm::Group& group,
                                          std::vector<tracking::Notice>& notices);
 
-/// Returns the config with checksums of tokenizers, chat templates and scripted networks: a run names such files, and
-/// has no copy of them. A checkpoint keeps them, so that restoring warns where a file has changed.
-std::map<std::string, std::string> with_contents(const std::map<std::string, std::string>& config);
+/// Returns the config with checksums of tokenizers, chat templates and scripted networks, and with those of a teacher
+/// or a reference (Run::companion_checksums). A run names such files, and has no copy of them. A checkpoint keeps them,
+/// so that restoring warns where a file has changed.
+std::map<std::string, std::string> with_contents(const std::map<std::string, std::string>& config,
+                                                 const std::map<std::string, std::string>& companions = {});
 
 /// Loads weights, optimizer, scaler, averages and the place in the data. `sink` gets a notice of each difference from
 /// the checkpoint: changed config keys, other data, state that has no place. All ranks call it. If a file is damaged

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,7 +41,8 @@ struct Run {
   std::optional<distributed::PipelineStages> stages;                   // none: each rank has all blocks
   std::unique_ptr<model::DeferredWeightGradients> deferred_gradients;  // of a schedule that splits backward passes
   std::unique_ptr<task::Task> task;
-  std::vector<optimizer::OptimizedParameter> parameters;  // what this rank updates
+  std::map<std::string, std::string> companion_checksums;  // of a teacher or a reference, by the key of its files
+  std::vector<optimizer::OptimizedParameter> parameters;   // what this rank updates
   std::unique_ptr<distributed::Parallel> parallel;
   std::unique_ptr<optimizer::Optimizer> optimizer;
   amp::LossScaler scaler;
