@@ -4,6 +4,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
+#include "dataset/loader/bad_samples.h"
 #include "small_run.h"
 #include "support/map_state.h"
 #include "train/loop/trainer.h"
@@ -207,6 +208,22 @@ TEST_CASE("evaluations of another set are not compared with those before the res
   CHECK(rates_of(second) == std::vector<double>(4, experiment.optimizer.lr));
   const auto link = std::filesystem::read_symlink(directory.path() / "checkpoints/best");
   CHECK(link == "step_0000000" + std::to_string(second.all<tracking::RunFinished>().at(0).best_step));
+}
+
+TEST_CASE("bad samples before a resume count on", "[train][regression]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 2;
+  const TemporaryDirectory directory;
+  EventLog log;
+  train_on(experiment, directory, log);
+  directory.write("bad_samples.jsonl",
+                  "{\"problem\":\"a.jpg: damaged\",\"rank\":0,\"sample\":3,\"step\":1}\n"
+                  "{\"problem\":\"b.jpg: damaged\",\"rank\":1,\"sample\":4,\"step\":1}\n{\"prob");
+  const std::unique_ptr<Run> run = build_run(experiment);
+  restore(*run, directory.path() / "checkpoints/latest", {}, log);
+  const StopSignal stop;
+  const Trainer trainer(*run, log, stop, {.run_directory = directory.path()});
+  CHECK(run->data.bad_samples->count() == 1);
 }
 
 TEST_CASE("a second resume keeps what the first one made of the schedule", "[train]") {

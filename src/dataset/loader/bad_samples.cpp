@@ -13,14 +13,21 @@ constexpr int kMostReplacements = 100;
 
 }  // namespace
 
-void BadSampleLog::add(const void* source, BadSampleReport report) {
+void BadSampleLog::add(BadSampleReport report) {
   const std::lock_guard lock(mutex_);
-  if (!known_.insert({source, report.index}).second) return;
+  if (!known_.insert({report.index, report.what}).second) return;
   if (static_cast<std::int64_t>(known_.size()) > most_)
     throw core::Error("more than " + core::format_count(most_) +
                       " samples are bad (dataset.max_bad_samples); the last: " + report.what)
         .hint("repair the data, or raise dataset.max_bad_samples");
   fresh_.push_back(std::move(report));
+}
+
+void BadSampleLog::add_known(const BadSampleReport& report) {
+  const std::lock_guard lock(mutex_);
+  known_.insert({report.index, report.what});
+  std::erase_if(fresh_,
+                [&](const BadSampleReport& other) { return other.index == report.index && other.what == report.what; });
 }
 
 std::vector<BadSampleReport> BadSampleLog::take() {
@@ -43,7 +50,7 @@ std::int64_t write_or_tolerate(const SampleWriter& writer, SampleKey key, Scratc
       return key.index;
     } catch (const BadSample& bad) {
       if (policy == OnBadSample::fail) throw;
-      log->add(&source, {key.index, bad.what()});
+      log->add({key.index, bad.what()});
     }
     if (policy == OnBadSample::skip) return kLeftOut;
     const std::uint64_t draw = runtime::mix(runtime::key_of("replacement"), static_cast<std::uint64_t>(asked),

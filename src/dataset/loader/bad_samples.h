@@ -25,8 +25,10 @@ class BadSampleLog {
 
   OnBadSample policy() const { return policy_; }
 
-  /// An Error when these are more than may be. The same sample counts once in each source.
-  void add(const void* source, BadSampleReport report);
+  /// An Error when these are more than may be. The same sample counts once.
+  void add(BadSampleReport report);
+  /// Counts a sample that an earlier process of the run has told of.
+  void add_known(const BadSampleReport& report);
   /// Returns the reports that are new since the last call.
   std::vector<BadSampleReport> take();
   std::int64_t count() const;
@@ -35,7 +37,7 @@ class BadSampleLog {
   std::int64_t most_;
   OnBadSample policy_;
   mutable std::mutex mutex_;
-  std::set<std::pair<const void*, std::int64_t>> known_;
+  std::set<std::pair<std::int64_t, std::string>> known_;  // indices, and problems, which tell sources apart
   std::vector<BadSampleReport> fresh_;
 };
 

@@ -65,7 +65,7 @@ std::vector<OpenShard> open_shards(const std::vector<std::string>& patterns, std
   std::int64_t num_left_out = 0;
   for (std::optional<OpenShard>& shard : opened) {
     for (const std::string& what : shard->index.left_out())
-      options.bad_samples->add(&config, {.index = num_left_out++, .what = what});
+      options.bad_samples->add({.index = num_left_out++, .what = what});
     shards.push_back(std::move(*shard));
   }
   return shards;

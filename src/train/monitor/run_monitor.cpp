@@ -12,6 +12,22 @@
 namespace trainctl::train {
 namespace {
 
+std::filesystem::path list_of_bad_samples(const std::filesystem::path& run_directory) {
+  return run_directory / "bad_samples.jsonl";
+}
+
+/// Counts the samples that earlier processes of this rank have listed: dataset.max_bad_samples is for the whole run.
+void count_listed_samples(const std::filesystem::path& run_directory, std::int64_t rank, dataset::BadSampleLog& log) {
+  std::ifstream file(list_of_bad_samples(run_directory));
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json listed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const bool is_whole = listed.is_object() && listed.contains("sample") && listed["sample"].is_number_integer() &&
+                          listed.contains("problem") && listed["problem"].is_string();
+    const bool is_own = is_whole && (!listed.contains("rank") || listed["rank"] == rank);
+    if (is_own) log.add_known({listed["sample"].get<std::int64_t>(), listed["problem"].get<std::string>()});
+  }
+}
+
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -26,7 +42,10 @@ RunMonitor::RunMonitor(Run& run, tracking::Sink& sink, std::filesystem::path run
       process_start_(process_start),
       data_stall_(*run.data.train),
       straggler_(run.mesh->world(), run.mesh->place(comm::Axis::pipeline)),
-      memory_(run.device) {}
+      memory_(run.device) {
+  if (run.step > 0 && run.data.bad_samples)
+    count_listed_samples(run_directory_, run.mesh->world().rank(), *run.data.bad_samples);
+}
 
 void RunMonitor::step_done(const StepResult& result) {
   memory_.step_done();
@@ -96,11 +115,14 @@ void RunMonitor::report_bad_samples() {
   if (!run_.data.bad_samples) return;
   const std::vector<dataset::BadSampleReport> reports = run_.data.bad_samples->take();
   if (reports.empty()) return;
-  const std::filesystem::path path = run_directory_ / "bad_samples.jsonl";
+  const std::filesystem::path path = list_of_bad_samples(run_directory_);
   std::string lines;
   for (const dataset::BadSampleReport& report : reports)
-    lines += nlohmann::json{{"step", run_.step}, {"sample", report.index}, {"problem", report.what}}.dump(
-                 -1, ' ', false, nlohmann::json::error_handler_t::replace) +
+    lines += nlohmann::json{{"step", run_.step},
+                            {"rank", run_.mesh->world().rank()},
+                            {"sample", report.index},
+                            {"problem", report.what}}
+                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
              "\n";
   std::ofstream file(path, std::ios::app);
   file << lines << std::flush;
