@@ -127,6 +127,12 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnMapEnd() override { close(); }
 
+  /// Returns whether a tab indents the line of the mark.
+  bool is_indented_by_tab(const YAML::Mark& mark) const {
+    const std::string_view line = line_before(mark);
+    return line.substr(0, line.find_first_not_of(" \t")).find('\t') != std::string_view::npos;
+  }
+
  private:
   struct Open {
     Node node;
@@ -185,10 +191,15 @@ class TreeBuilder : public YAML::EventHandler {
       throw Refusal{at(mark), "not YAML: expected ':' behind the key '" + open_.back().key + "'"};
   }
 
+  /// Returns the line of the mark up to the mark.
+  std::string_view line_before(const YAML::Mark& mark) const {
+    const std::string_view all_before = text_.substr(0, text_.size() - text_at(mark).size());
+    return all_before.substr(all_before.find_last_of('\n') + 1);
+  }
+
   /// Refuses tabs in place of spaces: before the first word of a line inside brackets, and behind a dash.
   void refuse_tab(const YAML::Mark& mark) {
-    const std::string_view all_before = text_.substr(0, text_.size() - text_at(mark).size());
-    const std::string_view line = all_before.substr(all_before.find_last_of('\n') + 1);
+    const std::string_view line = line_before(mark);
     const std::string_view words = line.substr(0, line.find_last_not_of(" \t") + 1);
     const bool has_tab = line.find('\t', words.size()) != std::string_view::npos;
     if (has_tab && (is_in_brackets() ? words.empty() : words.ends_with('-')))
@@ -381,7 +392,10 @@ void add_syntax_error(const YAML::Exception& error, TreeBuilder& builder, Proble
                             std::to_string(error.mark.line + 1));
   if (ends_in_quote) return problems.add(builder.last(), "", "not YAML: a quote that opens after this is never closed");
   const Origin place = error.mark.is_null() ? builder.last() : builder.at(error.mark);
-  problems.add(place, "", "not YAML: " + error.msg + explanation(error.msg));
+  const bool has_tab = error.msg == YAML::ErrorMsg::TAB_IN_INDENTATION ||
+                       (!error.mark.is_null() && builder.is_indented_by_tab(error.mark));
+  problems.add(place, "",
+               "not YAML: " + error.msg + (has_tab ? "; indent by spaces, not by a tab" : explanation(error.msg)));
 }
 
 }  // namespace

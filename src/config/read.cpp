@@ -161,6 +161,8 @@ class Reader {
     else if (const Shape* kinds = shape.kinds())
       for (const Shape* alternative : kinds->alternatives) add_keys(*alternative);
     add_keys(shape);
+    if (!name.empty() && name.find_first_not_of("0123456789") == std::string::npos)
+      return "unknown key; a comma ends an entry here, and decimals follow a point";
     if (const std::string meant = did_you_mean(name, known); !meant.empty()) return "unknown key; " + meant;
     if (const std::string elsewhere = find_elsewhere(root_, name, ""); !elsewhere.empty())
       return "unknown key; did you mean '" + elsewhere + "'?";

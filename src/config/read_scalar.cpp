@@ -18,6 +18,16 @@ bool looks_numeric(std::string_view text) {
   return error != std::errc::invalid_argument && end == text.data() + text.size();
 }
 
+/// Returns what YAML has in place of what other languages write; "" if the text is neither.
+std::string written_elsewhere(const Node& node) {
+  if (node.kind != NodeKind::scalar || node.style != ScalarStyle::plain) return "";
+  const std::string& text = node.text;
+  if (text == "None" || text == "none" || text == "nil") return "YAML's word for no value is null";
+  const bool is_number = text.find_first_not_of("0123456789.,+-") == std::string::npos;
+  if (is_number && text.find(',') != std::string::npos) return "a number has no comma, and a point before decimals";
+  return "";
+}
+
 bool within(double value, const Limits& limits) {
   if (limits.exclusive_min ? value <= limits.min : value < limits.min) return false;
   return limits.exclusive_max ? value < limits.max : value <= limits.max;
@@ -127,8 +137,9 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> kno
 
 void add_wrong(const Node& node, const std::string& path, const std::string& expected, const std::string& hint,
                Problems& problems) {
+  const std::string help = hint.empty() ? written_elsewhere(node) : hint;
   problems.add(node.origin, path,
-               "expected " + expected + ", got " + got_text(node) + (hint.empty() ? "" : "; " + hint));
+               "expected " + expected + ", got " + got_text(node) + (help.empty() ? "" : "; " + help));
 }
 
 std::optional<std::size_t> find_word(const Shape& shape, const Node& node, const std::string& path,

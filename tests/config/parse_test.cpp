@@ -62,6 +62,14 @@ nlohmann::json described(const Node& node) {
 
 }  // namespace
 
+TEST_CASE("a tab in place of spaces is named", "[config][regression]") {
+  for (const char* const text :
+       {"train:\n\tsteps: 2\n", "train:\n  \tsteps: 2\n", "train:\n  steps: 2\n\tepochs: 2\n"}) {
+    CAPTURE(text);
+    CHECK(refusal(text).ends_with("; indent by spaces, not by a tab"));
+  }
+}
+
 TEST_CASE("YAML files of a conformance corpus are what PyYAML reads, or are refused", "[config][reference]") {
   testing::compare_corpus("yaml", [](const std::string& text, const std::string& path) {
     Problems problems;

@@ -9,7 +9,7 @@ namespace trainctl::config::read_test {
 
 using namespace trainctl;
 using namespace trainctl::config;
-using namespace trainctl::config;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -89,6 +89,9 @@ TEST_CASE("null and auto mean absence and the program's choice", "[config]") {
 TEST_CASE("a wrong number says what was expected", "[config]") {
   CHECK(problem_of("optimizer: {lr: -1}\n") == "f.yaml:2:17: optimizer.lr: expected a positive number, got -1");
   CHECK(problem_of("optimizer: {lr: fast}\n") == "f.yaml:2:17: optimizer.lr: expected a positive number, got 'fast'");
+  CHECK_THAT(problem_of("optimizer: {lr: None}\n"), Contains("got 'None'; YAML's word for no value is null"));
+  CHECK_THAT(problem_of("optimizer:\n  lr: 0,001\n"), Contains("got '0,001'; a number has no comma"));
+  CHECK_THAT(problem_of("optimizer: {lr: 1, 001: 2}\n"), Contains("unknown key; a comma ends an entry here"));
   CHECK(problem_of("optimizer: {lr: \"1\"}\n") ==
         "f.yaml:2:17: optimizer.lr: expected a positive number, got '1'; remove the quotes");
   CHECK(problem_of("optimizer: {lr: .inf}\n") == "f.yaml:2:17: optimizer.lr: expected a positive number, got '.inf'");
