@@ -50,6 +50,14 @@ write('label_words', x=[1, 2], label=['0', '1'])
 write('label_truths', x=[1, 2], label=[False, True])
 for unit in 'ms', 'us', 'ns':
   write('label_' + unit, x=[1, 2], label=pa.array(hours, pa.timestamp(unit)))
+# The codes of 24 labels take a bit each; they become a run of one code that the dictionary of two labels hasn't.
+write('codes', x=range(24), label=pa.array(['a', 'b'] * 12).dictionary_encode())
+with open(sys.argv[1] + '/codes.parquet', 'r+b') as file:
+  whole = file.read()
+  stored = whole.find(b'\x01\x07\xaa\xaa\xaa')
+  file.seek(stored)
+  file.write(b'\x08\x30\xff')
+assert stored > 0
 for codec in sys.argv[2:]:
   pq.write_table(table, sys.argv[1] + '/' + codec + '.parquet', compression=codec, row_group_size=300)
 # As pandas writes a frame with the index `a` and one of consecutive numbers.
@@ -123,6 +131,14 @@ TEST_CASE("a Parquet file that is cut, damaged or of bytes is refused with its n
   DatasetConfig lists = config_of((directory.path() / "snappy.parquet").string());
   lists.source = TableConfig{.train = {(directory.path() / "snappy.parquet").string()}, .features = {"raw"}};
   CHECK_THAT(error_of([&] { build(lists, {}); }), Contains("column 'raw' is of type binary, not numbers"));
+}
+
+TEST_CASE("a code that the dictionary of a Parquet column hasn't is refused at its row", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  if (!has_arrow() || !write_files(directory, "none")) testing::skip("no Arrow, or no pyarrow");
+  DatasetConfig config;
+  config.source = TableConfig{.train = {(directory / "codes.parquet").string()}, .label = "label"};
+  CHECK_THAT(error_of([&] { build(config, {}); }), Contains("codes.parquet: column 'label', row 1: code 255"));
 }
 
 TEST_CASE("texts and dates of a Parquet file become categories and days", "[dataset]") {

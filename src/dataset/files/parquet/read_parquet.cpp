@@ -214,10 +214,29 @@ CellReader known_reader(const arrow::RecordBatch& batch, int column) {
                   ", not numbers, texts or dates; list other columns in dataset.features"};
 }
 
+/// Throws unless each code of a column is one of its dictionary, which Arrow checks only together with UTF-8.
+void check_codes(const arrow::RecordBatch& batch, int column, std::int64_t first_row) {
+  const arrow::Array& array = *batch.column(column);
+  if (array.type_id() != arrow::Type::DICTIONARY) return;
+  const auto& coded = static_cast<const arrow::DictionaryArray&>(array);
+  const std::int64_t num_values = coded.dictionary()->length();
+  for (std::int64_t row = 0; row < coded.length(); ++row) {
+    if (coded.IsNull(row)) continue;
+    const std::int64_t code = coded.GetValueIndex(row);
+    if (code >= 0 && code < num_values) continue;
+    throw WrongFile{"column '" + batch.column_name(column) + "', row " + std::to_string(first_row + row + 1) +
+                    ": code " + std::to_string(code) + " of a dictionary of " + std::to_string(num_values) +
+                    " values; the file is damaged: get it again, or write it anew"};
+  }
+}
+
 void use_rows(const arrow::RecordBatch& batch, std::int64_t first_row, const ParquetRequest& request) {
   const auto width = static_cast<std::size_t>(batch.num_columns());
   std::vector<CellReader> readers;
-  for (int i = 0; i < batch.num_columns(); ++i) readers.push_back(known_reader(batch, i));
+  for (int i = 0; i < batch.num_columns(); ++i) {
+    readers.push_back(known_reader(batch, i));
+    check_codes(batch, i, first_row);
+  }
   std::vector<Cell> cells(width);
   std::vector<double> values(width);
   std::vector<std::string_view> texts(width);
