@@ -244,6 +244,28 @@ TEST_CASE("repeated intervals and options mean what Ruby's expressions mean", "[
   CHECK(pieces("a\\{2}+", "a{2}}") == "a{2}}|");
 }
 
+TEST_CASE("rules that lengthen a text again and again are refused at their place", "[tokenizer][regression]") {
+  const TemporaryDirectory directory;
+  const auto sequence = [](const std::string& parts) {
+    std::string steps;
+    for (int i = 0; i < 60; ++i)
+      steps += std::string(i == 0 ? "" : ", ") + R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})";
+    return R"({"type": "Sequence", ")" + parts + R"(": [)" + steps + "]}";
+  };
+  const auto load = [&](const std::string& rules) {
+    return load_tokenizer(directory.write("tokenizer.json", R"({"model": {"type": "WordLevel", "vocab": {"a": 0},
+      "unk_token": "a"}, )" + rules + "}"));
+  };
+  const auto doubling = load(R"("normalizer": )" + sequence("normalizers"));
+  CHECK_THROWS_WITH(ids_of(*doubling, "a"), Catch::Contains("tokenizer.json: normalizer: makes 2.0 MiB of"));
+  const auto at_once = load(R"("normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": ")" +
+                            std::string(1 << 15, 'a') + R"("})");
+  CHECK_THROWS_WITH(ids_of(*at_once, std::string(1 << 16, 'a')), Catch::Contains("normalizer: makes 2.0 GiB of"));
+  const auto decoding = load(R"("decoder": )" + sequence("decoders"));
+  CHECK_THROWS_WITH(decoding->decode(std::vector<std::int32_t>{0}, SpecialTokens::add),
+                    Catch::Contains("tokenizer.json: decoder: makes 2.0 MiB of"));
+}
+
 TEST_CASE("a regular expression that tries very many ways is given up, and named", "[tokenizer]") {
   const TemporaryDirectory folder;
   const std::string text = std::string(30'000, 'a') + "!";

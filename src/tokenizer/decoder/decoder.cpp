@@ -150,12 +150,13 @@ class StripDecoder final : public Decoder {
 
 class ReplaceDecoder final : public Decoder {
  public:
-  ReplaceDecoder(std::unique_ptr<Pattern> pattern, std::string content)
-      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  ReplaceDecoder(std::unique_ptr<Pattern> pattern, std::string content, std::string where)
+      : pattern_(std::move(pattern)), content_(std::move(content)), where_(std::move(where)) {}
   Tokens decode(Tokens tokens) const override {
     for (std::string& token : tokens) {
       std::vector<Match> matches;
       pattern_->find(token, matches);
+      refuse_growth(token.size(), matches.size() * content_.size(), where_);
       std::string result;
       std::size_t done = 0;
       for (const Match& match : matches) {
@@ -170,6 +171,7 @@ class ReplaceDecoder final : public Decoder {
  private:
   std::unique_ptr<Pattern> pattern_;
   std::string content_;
+  std::string where_;
 };
 
 /// Connectionist temporal classification: merges repeated tokens into one.
@@ -195,14 +197,26 @@ class Ctc final : public Decoder {
 
 class SequenceDecoder final : public Decoder {
  public:
-  explicit SequenceDecoder(std::vector<std::unique_ptr<Decoder>> steps) : steps_(std::move(steps)) {}
+  SequenceDecoder(std::vector<std::unique_ptr<Decoder>> steps, std::string where)
+      : steps_(std::move(steps)), where_(std::move(where)) {}
   Tokens decode(Tokens tokens) const override {
-    for (const auto& step : steps_) tokens = step->decode(std::move(tokens));
+    const std::size_t given = num_bytes(tokens);
+    for (const auto& step : steps_) {
+      tokens = step->decode(std::move(tokens));
+      refuse_growth(given, num_bytes(tokens), where_);
+    }
     return tokens;
   }
 
  private:
+  static std::size_t num_bytes(const Tokens& tokens) {
+    std::size_t bytes = 0;
+    for (const std::string& token : tokens) bytes += token.size();
+    return bytes;
+  }
+
   std::vector<std::unique_ptr<Decoder>> steps_;
+  std::string where_;
 };
 
 }  // namespace
@@ -214,7 +228,7 @@ std::unique_ptr<Decoder> read_decoder(const JsonCursor& json, const SharedCharac
     std::vector<std::unique_ptr<Decoder>> steps;
     for (const JsonCursor& part : json.at("decoders").list())
       if (auto step = read_decoder(part, characters)) steps.push_back(std::move(step));
-    return std::make_unique<SequenceDecoder>(std::move(steps));
+    return std::make_unique<SequenceDecoder>(std::move(steps), json.where());
   }
   if (type == "ByteLevel") return byte_level_decoder();
   if (type == "WordPiece")
@@ -230,7 +244,8 @@ std::unique_ptr<Decoder> read_decoder(const JsonCursor& json, const SharedCharac
     return std::make_unique<StripDecoder>(json.at("content").character(), json.at("start").count(),
                                           json.at("stop").count());
   if (type == "Replace")
-    return std::make_unique<ReplaceDecoder>(read_pattern(json.at("pattern"), characters), json.text("content"));
+    return std::make_unique<ReplaceDecoder>(read_pattern(json.at("pattern"), characters), json.text("content"),
+                                            json.where());
   if (type == "CTC")
     return std::make_unique<Ctc>(json.text_or("pad_token", "<pad>"), json.text_or("word_delimiter_token", "|"),
                                  json.flag_or("cleanup", true));

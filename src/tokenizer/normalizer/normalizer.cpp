@@ -8,18 +8,21 @@ namespace {
 
 class SequenceNormalizer final : public Normalizer {
  public:
-  explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
+  SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> steps, std::string where)
+      : steps_(std::move(steps)), where_(std::move(where)) {}
   void apply(const Piece& source, NormalizedString& target, Alignment alignment) const override {
     NormalizedString previous;
     Rewriter(target, alignment).copy(source, 0, source.text.size());
     for (const auto& step : steps_) {
       std::swap(previous, target);
       step->apply(TextStore::piece(previous, source), target, alignment);
+      refuse_growth(source.text.size(), target.text.size(), where_);
     }
   }
 
  private:
   std::vector<std::unique_ptr<Normalizer>> steps_;
+  std::string where_;
 };
 
 /// Normalizer that rewrites each character independently.
@@ -90,11 +93,12 @@ class Prepend final : public Normalizer {
 
 class ReplaceNormalizer final : public Normalizer {
  public:
-  ReplaceNormalizer(std::unique_ptr<Pattern> pattern, std::string content)
-      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  ReplaceNormalizer(std::unique_ptr<Pattern> pattern, std::string content, std::string where)
+      : pattern_(std::move(pattern)), content_(std::move(content)), where_(std::move(where)) {}
   void apply(const Piece& source, NormalizedString& target, Alignment alignment) const override {
     std::vector<Match> matches;
     pattern_->find(source.text, matches);
+    refuse_growth(source.text.size(), matches.size() * content_.size(), where_);
     Rewriter out(target, alignment);
     std::size_t end = 0;
     for (const Match& match : matches) {
@@ -109,6 +113,7 @@ class ReplaceNormalizer final : public Normalizer {
  private:
   std::unique_ptr<Pattern> pattern_;
   std::string content_;
+  std::string where_;
 };
 
 class StripNormalizer final : public Normalizer {
@@ -148,7 +153,7 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonCursor& json, const Shared
     std::vector<std::unique_ptr<Normalizer>> steps;
     for (const JsonCursor& part : json.at("normalizers").list())
       if (auto step = read_normalizer(part, characters)) steps.push_back(std::move(step));
-    return std::make_unique<SequenceNormalizer>(std::move(steps));
+    return std::make_unique<SequenceNormalizer>(std::move(steps), json.where());
   }
   if (type == "BertNormalizer") return read_bert(json, characters);
   if (type == "NFC") return unicode_normalizer(NormalForm::nfc);
@@ -162,7 +167,8 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonCursor& json, const Shared
                                              json.flag_or("strip_right", true));
   if (type == "Prepend") return std::make_unique<Prepend>(json.text("prepend"));
   if (type == "Replace")
-    return std::make_unique<ReplaceNormalizer>(read_pattern(json.at("pattern"), characters), json.text("content"));
+    return std::make_unique<ReplaceNormalizer>(read_pattern(json.at("pattern"), characters), json.text("content"),
+                                               json.where());
   if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
   if (type == "Nmt") return std::make_unique<Nmt>();
   throw json.error("unknown normalizer '" + type + "'");

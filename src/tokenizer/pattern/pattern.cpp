@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "core/error.h"
+#include "core/text.h"
 #include "core/utf8.h"
 
 namespace trainctl::tokenizer {
@@ -220,6 +222,15 @@ std::unique_ptr<Pattern> read_pattern(const JsonCursor& json, const SharedCharac
   if (expression == llama3_expression("{1,3}")) return llama3_pattern(characters, 3);
   if (expression == llama3_expression("")) return llama3_pattern(characters, 1);
   return regex_pattern(expression, json.at("Regex").where());
+}
+
+void refuse_growth(std::size_t given, std::size_t bytes, const std::string& where) {
+  constexpr std::size_t kSmall = std::size_t{1} << 20;
+  constexpr std::size_t kMostTimes = 16;
+  if (bytes <= kSmall || bytes / kMostTimes <= given) return;
+  throw core::Error(where + ": makes " + core::format_bytes(static_cast<double>(bytes)) + " of a text of " +
+                    core::format_bytes(static_cast<double>(given)))
+      .hint("check what it puts in place of other texts");
 }
 
 }  // namespace trainctl::tokenizer

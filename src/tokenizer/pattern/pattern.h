@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,5 +36,9 @@ std::unique_ptr<Pattern> llama3_pattern(const SharedCharacters& characters, int 
 
 /// By ICU. `where` is for the Error of an expression that it can't read or would read differently.
 std::unique_ptr<Pattern> regex_pattern(std::string_view expression, const std::string& where);
+
+/// Refuses a text of `bytes` that rules of a tokenizer make of one of `given` bytes, if it is far larger. A file of a
+/// few hundred bytes could double a text again and again. `where` names the rules.
+void refuse_growth(std::size_t given, std::size_t bytes, const std::string& where);
 
 }  // namespace trainctl::tokenizer
