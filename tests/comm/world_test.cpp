@@ -11,6 +11,7 @@
 #include <ATen/ops/randn.h>
 
 #include <catch2/catch.hpp>
+#include <latch>
 #include <thread>
 
 #include "core/error.h"
@@ -38,12 +39,21 @@ WorldOptions options_of(std::int64_t rank, std::int64_t world_size, const core::
   return options;
 }
 
-/// Ranks as threads, each with a World of its own.
+/// Ranks as threads, each with a World of its own. Work begins when all have joined: a rank that ended at once would
+/// close its connections on one that still connects.
 template <class Work>
 std::vector<std::string> in_a_world(std::int64_t world_size, Work work) {
   const core::Listener listener;
+  std::latch joined(world_size);
   return on_threads(world_size, [&](std::int64_t rank) {
-    const std::unique_ptr<World> world = join(options_of(rank, world_size, listener));
+    std::unique_ptr<World> world;
+    try {
+      world = join(options_of(rank, world_size, listener));
+    } catch (...) {
+      joined.count_down();
+      throw;
+    }
+    joined.arrive_and_wait();
     work(*world, rank);
   });
 }
