@@ -108,8 +108,14 @@ Action declare_plan(CLI::App& app) {
     const bool is_here = options->plan.device == kThisDevice;
     if (is_here && options->cluster.nodes_of == 0)
       throw wrong_use("--device here", "needs the ranks of a node; expected --nodes-of and --network, or no --device");
-    if (options->cluster.nodes_of == 0)
-      return call_engine(engine_call(options->plan, options->experiment, {.json = options->json}));
+    if (options->cluster.nodes_of == 0) {
+      const EngineCall call = engine_call(options->plan, options->experiment, {.json = options->json});
+      if (options->plan.cost_per_hour && !call.loaded.experiment.train.steps)
+        throw wrong_use("--cost-per-hour",
+                        "a plan reads no data, and knows no number of steps by train.epochs; expected train.steps, as "
+                        "with --set train.epochs=null --set train.steps=1000");
+      return call_engine(call);
+    }
     if (is_here) return plan_rehearsed(options->experiment, options->plan, options->cluster, options->json);
     return plan_cluster(options->experiment, options->plan, options->cluster, options->json);
   };

@@ -40,6 +40,14 @@ class PlanTest(unittest.TestCase):
                 self.assertLessEqual(abs(result["error"]), plan_memory.MOST_MEDIAN, result)
 
 
+class PriceTest(unittest.TestCase):
+    def test_a_price_needs_the_number_of_steps(self):
+        with temporary_directory() as root:
+            result = run("plan", write_experiment(root, TEXT), "--cost-per-hour", "2")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("--cost-per-hour", result.stderr)
+
+
 AUTO = """
 name: chosen
 seed: 3
