@@ -405,6 +405,20 @@ TEST_CASE("a network without a place for weights of the checkpoint is refused by
   CHECK_THAT(notices_of(log), Contains("ema.average.") && Contains("have no place in this run and are left out"));
 }
 
+TEST_CASE("data of another shape are refused by their key", "[train][regression]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 2;
+  const TemporaryDirectory directory;
+  EventLog log;
+  train_on(experiment, directory, log, {{"dataset.num_classes", "4"}});
+  experiment.train.steps = 4;
+  auto source = *experiment.dataset.source.get_if<dataset::SyntheticImagesConfig>();
+  source.num_classes = 5;
+  experiment.dataset.source = source;
+  CHECK_THROWS_WITH(train_on(experiment, directory, log, {{"dataset.num_classes", "5"}}),
+                    Contains("can't go on with dataset.num_classes: 4 -> 5") && !Contains("another version"));
+}
+
 TEST_CASE("state of another version is refused with its cause and what to do", "[train][regression]") {
   experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 2;

@@ -156,8 +156,9 @@ void visit_saved(Run& run, checkpoint::StateReader& reader, const checkpoint::Ch
   try {
     run.visit_state(reader);
   } catch (const core::Error& error) {
-    const std::vector<std::string> changes =
+    std::vector<std::string> changes =
         changes_within({"model.", "optimizer.", "amp.", "quantization.", "train.loss_spikes"}, checkpoint, config);
+    if (changes.empty()) changes = changes_within({"dataset.", "task."}, checkpoint, config);  // shapes follow them
     if (changes.empty())
       throw core::Error(
           "a run can't go on from " + checkpoint.name() +
@@ -210,7 +211,8 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   const std::vector<std::string> anew = begun_anew(reader, group);
   run.has_new_state = !anew.empty();
   tell_differences(*checkpoint, unused, anew, run, config, sink, purpose);
-  if (purpose == Purpose::training && !checkpoint::changed_keys(checkpoint->info(), config).empty())
+  if (purpose == Purpose::training && run.step < run.length.total_steps &&
+      !checkpoint::changed_keys(checkpoint->info(), config).empty())
     sink.on(tracking::Notice{tracking::Level::info, "goes on with step " + core::format_count(run.step + 1) + " of " +
                                                         core::format_count(run.length.total_steps) +
                                                         "; the learning rate was " + core::format_digits(saved_lr, 4) +
