@@ -53,7 +53,8 @@ void Ema::visit_state(runtime::State& state) {
   state.integer("num_averaged", num_averaged_);
 }
 
-bool Ema::is_due(std::int64_t step) const {
+bool Ema::is_due(std::int64_t step) {
+  if (step < config_.start) num_averaged_ = 0;  // a resumed run may have begun with an earlier start
   return step >= config_.start && (step - config_.start) % config_.every == 0;
 }
 

@@ -147,7 +147,7 @@ class Ema {
   void visit_state(runtime::State& state);
 
  private:
-  bool is_due(std::int64_t step) const;
+  bool is_due(std::int64_t step);
   void copy_weights();
   void lerp_weights();
 

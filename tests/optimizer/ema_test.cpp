@@ -71,6 +71,23 @@ TEST_CASE("before its start the average is the weights, and `every` skips steps"
   }
 }
 
+TEST_CASE("a restored average with a later start is the weights until then", "[optimizer][regression]") {
+  const Weights weights;
+  Ema before({.decay = 0.5}, weights.parameters);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    weights.set(static_cast<double>(step));
+    before.update(step);
+  }
+  MapState saved = MapState::of(before);
+  Ema after({.decay = 0.5, .start = 6}, weights.parameters);
+  saved.restore_into(after);
+  for (std::int64_t step = 4; step < 7; ++step) {
+    weights.set(static_cast<double>(step));
+    after.update(step);
+    CHECK(MapState::of(after).tensors.at("average.weight")[0][0].item<double>() == static_cast<double>(step));
+  }
+}
+
 TEST_CASE("a restored average goes on as if uninterrupted, also before its start", "[optimizer]") {
   for (const std::int64_t cut : {1, 4, 7}) {
     const Weights weights, others;
