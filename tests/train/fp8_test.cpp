@@ -1,4 +1,5 @@
 // Training in eight bits on the CPU, which computes the numbers of a GPU.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "precision_losses.h"
@@ -33,6 +34,19 @@ TEST_CASE("eight bits train nearly as floats do, and resume to the bit", "[train
   REQUIRE(resumed.size() == 2);
   CHECK(resumed[0] == whole[2]);
   CHECK(resumed[1] == whole[3]);
+}
+
+TEST_CASE("fp8 without a layer that multiplies in eight bits is told", "[train][regression]") {
+  for (const std::int64_t width : {8, 16}) {
+    experiment::Experiment experiment = small_experiment();
+    experiment.amp.mode = amp::Precision::fp8;
+    experiment.model.network = model::MlpConfig{.hidden = {width}};
+    std::vector<tracking::Notice> notices;
+    build(experiment, notices);
+    const bool is_told = std::ranges::any_of(
+        notices, [](const auto& notice) { return notice.text.find("multiples of 16") != std::string::npos; });
+    CHECK(is_told == (width == 8));
+  }
 }
 
 }  // namespace trainctl::train

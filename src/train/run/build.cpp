@@ -322,6 +322,21 @@ void check_batch_norm(const experiment::Experiment& experiment, model::Model& mo
                            " evaluates averaged ones: metrics may be worse than with a network without BatchNorm"});
 }
 
+/// Tells if no matrix of the network suits products in eight bits, whose sizes are multiples of 16.
+void check_eight_bits(const amp::AmpConfig& config, model::Model& model, std::vector<tracking::Notice>& notices) {
+  if (config.mode != amp::Precision::fp8) return;
+  constexpr std::int64_t kMultiple = 16;
+  bool is_any = false;
+  model.visit_parameters([&](const std::string&, const model::TensorDecl& decl) {
+    const c10::IntArrayRef sizes = decl.value.sizes();
+    is_any = is_any || (sizes.size() == 2 && sizes[0] % kMultiple == 0 && sizes[1] % kMultiple == 0);
+  });
+  if (!is_any)
+    notices.push_back({tracking::Level::warning,
+                       "amp.mode is fp8, and no linear layer of the network has sizes that are multiples of 16: it "
+                       "computes in bf16 alone"});
+}
+
 /// Builds the whole model, and refuses entries of param_groups that have no effect on it.
 std::unique_ptr<model::Model> build_model(const experiment::Experiment& experiment, const model::InputSpec& input,
                                           std::vector<tracking::Notice>& notices) {
@@ -332,6 +347,7 @@ std::unique_ptr<model::Model> build_model(const experiment::Experiment& experime
   });
   optimizer::check_parameter_groups(experiment.optimizer, trained);
   check_batch_norm(experiment, *model, notices);
+  check_eight_bits(experiment.amp, *model, notices);
   return model;
 }
 
