@@ -50,10 +50,14 @@ struct Window {
   bool transposed;
 
   static std::int64_t of(at::IntArrayRef values, std::size_t dim) { return values[values.size() == 1 ? 0 : dim]; }
+  std::int64_t reach(std::size_t dim, std::int64_t kernel) const { return of(dilation, dim) * (kernel - 1); }
   std::int64_t extent(std::size_t dim, std::int64_t size, std::int64_t kernel) const {
-    const std::int64_t reach = of(dilation, dim) * (kernel - 1);
-    if (transposed) return (size - 1) * of(stride, dim) - 2 * of(padding, dim) + reach + of(output_padding, dim) + 1;
-    return (size + 2 * of(padding, dim) - reach - 1) / of(stride, dim) + 1;
+    const std::int64_t last = reach(dim, kernel);
+    if (transposed) return (size - 1) * of(stride, dim) - 2 * of(padding, dim) + last + of(output_padding, dim) + 1;
+    return (size + 2 * of(padding, dim) - last - 1) / of(stride, dim) + 1;
+  }
+  bool fits(std::size_t dim, std::int64_t size, std::int64_t kernel) const {
+    return size + 2 * of(padding, dim) > reach(dim, kernel);
   }
 };
 
@@ -64,10 +68,26 @@ at::MemoryFormat image_format(const Tensor& input, const Tensor& weight) {
   return is_last ? last : at::MemoryFormat::Contiguous;
 }
 
+/// Throws what LibTorch's kernels throw where the sizes don't fit.
+void check_convolution(const Tensor& input, const Tensor& weight, const Window& window, std::int64_t groups) {
+  TORCH_CHECK(input.dim() == weight.dim(), "Expected ", weight.dim(), "-dimensional input for ", weight.dim(),
+              "-dimensional weight ", weight.sizes(), ", but got ", input.dim(), "-dimensional input of size ",
+              input.sizes(), " instead");
+  const std::int64_t channels = window.transposed ? weight.size(0) : weight.size(1) * groups;
+  TORCH_CHECK(input.size(1) == channels, "Given groups=", groups, ", weight of size ", weight.sizes(),
+              ", expected input", input.sizes(), " to have ", channels, " channels, but got ", input.size(1),
+              " channels instead");
+  for (std::int64_t dim = 2; dim < input.dim() && !window.transposed; ++dim)
+    TORCH_CHECK(window.fits(static_cast<std::size_t>(dim - 2), input.size(dim), weight.size(dim)),
+                "Kernel size can't be greater than actual input size: weight of size ", weight.sizes(), ", input of ",
+                input.sizes());
+}
+
 Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTensor&, at::IntArrayRef stride,
                    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
                    std::int64_t groups) {
   const Window window{stride, padding, dilation, output_padding, transposed};
+  check_convolution(input, weight, window, groups);
   std::vector<std::int64_t> shape{input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
   for (std::int64_t dim = 2; dim < input.dim(); ++dim)
     shape.push_back(window.extent(static_cast<std::size_t>(dim - 2), input.size(dim), weight.size(dim)));

@@ -149,3 +149,25 @@ TEST_CASE("fake tensors choose the kernel of attention that real ones choose", "
   const FakeTensorScope scope(at::kCPU, std::make_shared<PieceAccount>(), nullptr);
   CHECK(choices() == expected);
 }
+
+TEST_CASE("convolutions of fake tensors refuse the sizes that those of real ones refuse", "[runtime][regression]") {
+  const auto refuses = [](at::IntArrayRef input, at::IntArrayRef weight, bool transposed, std::int64_t groups) {
+    try {
+      at::convolution(at::zeros(input), at::zeros(weight), {}, {2}, {0}, {1}, transposed, {0}, groups);
+    } catch (const c10::Error&) {
+      return true;
+    }
+    return false;
+  };
+  const auto answers = [&] {
+    return std::vector<bool>{
+        refuses({2, 4, 6, 6}, {8, 4, 3, 3}, false, 1), refuses({2, 4, 6, 6}, {8, 2, 3, 3}, false, 2),
+        refuses({2, 4, 6, 6}, {8, 2, 3, 3}, false, 1), refuses({2, 4, 2, 6}, {8, 4, 3, 3}, false, 1),
+        refuses({2, 4, 6}, {8, 4, 3, 3}, false, 1),    refuses({2, 4, 6, 6}, {4, 8, 3, 3}, true, 1),
+        refuses({2, 4, 6, 6}, {8, 4, 3, 3}, true, 1),  refuses({2, 4, 1, 1}, {4, 8, 3, 3}, true, 1)};
+  };
+  const std::vector<bool> expected = answers();
+  CHECK(expected == std::vector<bool>{false, false, true, true, true, false, true, false});
+  const FakeTensorScope scope(at::kCPU, std::make_shared<PieceAccount>(), nullptr);
+  CHECK(answers() == expected);
+}
