@@ -68,7 +68,7 @@ std::unique_ptr<caffe2::serialize::ReadAdapterInterface> ForeignFile::reader() c
   return std::make_unique<MappedReader>(content_);
 }
 
-void ForeignFile::try_in_child(const std::string& what, const std::function<void()>& work) const {
+void ForeignFile::run_in_child(const std::function<void()>& work) const {
   const std::size_t size = content_->bytes().size();
   constexpr std::size_t kBytesPerSecond = std::size_t{100} << 20;  // to read weights, on a slow machine
   const machine::ProcessLimits limits{.time = std::chrono::seconds(5 + size / kBytesPerSecond),
@@ -78,11 +78,22 @@ void ForeignFile::try_in_child(const std::string& what, const std::function<void
     work();
     return std::string();
   };
+  machine::LimitedProcess(answer, limits).ask("");
+}
+
+void ForeignFile::try_in_child(const std::string& what, const std::function<void()>& work) const {
   try {
-    machine::LimitedProcess(answer, limits).ask("");
+    run_in_child(work);
   } catch (const machine::LimitReached& limit) {
     throw core::Error(what + " " + limit.what());
   } catch (const core::Error&) {  // NOLINT(bugprone-empty-catch): the work itself shows it, with what to try
+  }
+}
+
+void ForeignFile::check_in_child(const std::function<void()>& work) const {
+  try {
+    run_in_child(work);
+  } catch (const machine::LimitReached&) {  // NOLINT(bugprone-empty-catch): a large network may need more
   }
 }
 

@@ -25,8 +25,12 @@ class ForeignFile {
   /// Does the work first in a child process with limits of time and memory. There, code that crashes, loops without end
   /// or takes all memory is an Error that begins with `what`. Other errors are left to the work itself.
   void try_in_child(const std::string& what, const std::function<void()>& work) const;
+  /// Does the work in such a child. An Error of the work is one here, too, and a limit that it reaches is none.
+  void check_in_child(const std::function<void()>& work) const;
 
  private:
+  void run_in_child(const std::function<void()>& work) const;
+
   std::filesystem::path path_;
   std::shared_ptr<const core::MappedFile> content_;
 };

@@ -198,6 +198,10 @@ struct InputSpec {
 /// The network of the config, not yet materialised.
 std::unique_ptr<Model> build(const ModelConfig& config, const InputSpec& input);
 
+/// Computes a network that is read from a file on samples of zeros, in a child process with limits. An Error says why
+/// it can't compute these. Does nothing for other networks.
+void check_network_file(const NetworkConfig& network, const InputSpec& input);
+
 /// Gives every parameter and buffer its memory and first values: a pure function of (seed, name, shape), on any device.
 void materialize(Model& model, c10::Device device, std::uint64_t seed, bool channels_last);
 

@@ -5,7 +5,6 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
-#include <torch/csrc/jit/runtime/jit_exception.h>
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
@@ -206,10 +205,10 @@ class ScriptedLayer final : public SequenceLayer {
     const PlainExecution plain;
     try {
       return module_.forward(std::move(inputs));
-    } catch (const torch::jit::JITException& error) {
-      throw core::Error("model.path: " + path_ + " failed: " + reason(error.what()));
     } catch (const c10::Error& error) {
       throw core::Error("model.path: " + path_ + " failed: " + reason(error.what_without_backtrace()));
+    } catch (const std::exception& error) {  // what an operator throws, the interpreter makes a std::runtime_error
+      throw core::Error("model.path: " + path_ + " failed: " + reason(error.what()));
     }
   }
   /// Returns what the interpreter's traceback ends with.
@@ -321,20 +320,33 @@ class TorchScriptModel final : public Model {
   bool takes_tokens_;
 };
 
+/// Computes two samples of zeros, since BatchNorm takes more than one.
+void compute_zeros(const TorchScriptConfig& config, const InputSpec& input, const ForeignFile& file) {
+  TorchScriptModel model(config, input, file);
+  materialize(model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
+  std::vector<std::int64_t> shape = input.shape;
+  shape.insert(shape.begin(), 2);
+  model.forward(at::zeros(shape, config.takes_tokens() ? at::kLong : at::kFloat));
+}
+
 }  // namespace
 
 std::unique_ptr<Model> build(const TorchScriptConfig& config, const InputSpec& input) {
   const ForeignFile file = open(config.path);
-  file.try_in_child("model.path: " + config.path, [&] {
-    TorchScriptModel model(config, input, file);
-    run_without_values([&] {
-      materialize(model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
-      std::vector<std::int64_t> shape = input.shape;
-      shape.insert(shape.begin(), 2);  // samples, since BatchNorm takes more than one
-      model.forward(at::zeros(shape, config.takes_tokens() ? at::kLong : at::kFloat));
-    });
-  });
+  file.try_in_child("model.path: " + config.path,
+                    [&] { run_without_values([&] { compute_zeros(config, input, file); }); });
   return std::make_unique<TorchScriptModel>(config, input, file);
+}
+
+void check_network_file(const NetworkConfig& network, const InputSpec& input) {
+  const auto* scripted = network.get_if<TorchScriptConfig>();
+  if (scripted == nullptr) return;
+  const ForeignFile file = open(scripted->path);
+  // Values decide what some networks compute. So only a computation with values tells whether one fails.
+  file.check_in_child([&] {
+    const c10::NoGradGuard no_grad;
+    compute_zeros(*scripted, input, file);
+  });
 }
 
 }  // namespace trainctl::model

@@ -166,6 +166,8 @@ class DryRun {
     communication_.attach(*run_);
   }
 
+  model::InputSpec input() const { return train::input_spec(run_->data.train->spec()); }
+
   DryRunStep go() {
     const std::int64_t micro_batches = run_->micro_batches;
     constexpr std::int64_t kMostMicroBatches = 1024;
@@ -317,7 +319,8 @@ void dry_build(const experiment::Experiment& given) {
   experiment.distributed = distributed::without_parts(experiment.distributed);
   PipelinePlace alone;
   try {
-    DryRun(experiment, {.checks_initial_weights = true}, alone);
+    const model::InputSpec input = DryRun(experiment, {.checks_initial_weights = true}, alone).input();
+    model::check_network_file(experiment.model.network, input);
   } catch (const dataset::OnlyDataTells&) {
     if (experiment.model.init_from) pretrained::open_weights(*experiment.model.init_from);
     DryRun(experiment, {.assumes_sizes = true}, alone);

@@ -78,6 +78,16 @@ TEST_CASE("scripted modules train as in Python, and their weights go back by loa
       testing::ready_model(config_of(directory / "convnext.pt", false), {.shape = {3, 64, 64}, .num_classes = 4});
   CHECK_THROWS_WITH(other->forward(at::zeros({2, 3, 64, 64})),
                     Catch::Contains("gives [2, 10] for a batch of 2; expected 4 outputs in the last dim"));
+  CHECK_THROWS_WITH(other->forward(at::zeros({2, 1, 64, 64})), Catch::Contains("convnext.pt failed: Given groups=1"));
+  const auto check = [&](const std::string& file, const InputSpec& input) {
+    check_network_file(testing::with_network(config_of(directory / file, input.vocab_size > 0)).network, input);
+  };
+  check("convnext.pt", images);
+  check("tags.pt", {.shape = {12}, .num_classes = 5, .vocab_size = 50});
+  CHECK_THROWS_WITH(check("convnext.pt", {.shape = {1, 64, 64}, .num_classes = 10}),
+                    Catch::Contains("convnext.pt failed: Given groups=1"));
+  CHECK_THROWS_WITH(check("convnext.pt", {.shape = {3, 64, 64}, .num_classes = 4}),
+                    Catch::Contains("expected 4 outputs in the last dim"));
   std::ofstream(directory / "text.pt") << "no archive";
   refuse("traced.pt", "was fixed when the module was traced");
   refuse("frozen.pt", "has no parameters to train");
