@@ -16,17 +16,31 @@ bool rolls_back(const train::TrainConfig& train) {
          (train.loss_spikes && train.loss_spikes->action == train::SpikeAction::rollback);
 }
 
-/// Reports keys of rotary positions where no layer has these.
+/// Reports keys of rotary positions where no layer reads these.
 void check_idle_rotary_keys(Checked& c, const model::LlamaConfig& llama) {
-  for (std::int64_t i = 0; i < llama.num_layers; ++i)
-    if (llama.rotates(static_cast<std::size_t>(i))) return;
+  bool rotates = false;
+  bool reads_theta = false;  // and rope_scaling
+  bool reads_local_theta = false;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(llama.num_layers); ++i) {
+    const bool is_local = llama.slides(i) && llama.rope_local_theta;
+    rotates = rotates || llama.rotates(i);
+    reads_theta = reads_theta || (llama.rotates(i) && !is_local);
+    reads_local_theta = reads_local_theta || (llama.rotates(i) && is_local);
+  }
   const model::LlamaConfig plain;
-  for (const auto& [key, is_set] :
-       {std::pair("model.rope_theta", llama.rope_theta != plain.rope_theta),
-        std::pair("model.rope_local_theta", llama.rope_local_theta.has_value()),
-        std::pair("model.rope_scaling", llama.rope_scaling.get_if<model::PlainRopeConfig>() == nullptr)})
-    if (is_set)
-      c.report({key, "model.position_types"}, "changes nothing while model.position_types gives no layer rotary ones");
+  for (const auto& [key, is_idle] :
+       {std::pair("model.rope_theta", llama.rope_theta != plain.rope_theta && !reads_theta),
+        std::pair("model.rope_local_theta", llama.rope_local_theta && !reads_local_theta),
+        std::pair("model.rope_scaling",
+                  llama.rope_scaling.get_if<model::PlainRopeConfig>() == nullptr && !reads_theta)}) {
+    if (!is_idle) continue;
+    if (rotates && !reads_theta)
+      c.report({key, "model.rope_local_theta", "model.layer_types"},
+               "changes nothing while each layer with rotary positions slides and so has model.rope_local_theta");
+    else
+      c.report({key, "model.position_types"}, std::string("changes nothing while model.position_types gives no ") +
+                                                  (rotates ? "layer that slides" : "layer") + " rotary ones");
+  }
 }
 
 /// A published directory may set these for another task. So they are looked at where a network begins anew.

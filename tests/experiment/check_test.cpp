@@ -405,6 +405,24 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
     CHECK(only_problem_of(kName + kTrain + "dataset: synthetic_tokens\nmodel: {kind: llama, position_types: [none], " +
                           key + "}\n")
               .ends_with("changes nothing while model.position_types gives no layer rotary ones"));
+  const auto sliding = [](const std::string& keys) {
+    return problems_of(kName + kTrain + "dataset: synthetic_tokens\nmodel: {kind: llama, sliding_window: 4, " + keys +
+                       "}\n");
+  };
+  for (const std::string key : {"rope_theta: 500", "rope_scaling: {kind: linear, factor: 2}"}) {
+    const std::vector<std::string> problems = sliding("rope_local_theta: 9, " + key);
+    REQUIRE(problems.size() == 1);
+    CHECK(
+        problems[0].ends_with("changes nothing while each layer with rotary positions slides and so has "
+                              "model.rope_local_theta"));
+    CHECK(sliding("rope_local_theta: 9, layer_types: [sliding_attention, full_attention], " + key).empty());
+  }
+  const std::vector<std::string> local =
+      sliding("rope_local_theta: 9, layer_types: [sliding_attention, full_attention], position_types: [none, rotary]");
+  REQUIRE(local.size() == 1);
+  CHECK(
+      local[0].find("model.rope_local_theta: changes nothing while model.position_types gives no layer that slides") !=
+      std::string::npos);
   CHECK(llama("{kind: yarn, factor: 4, mscale: 0.7}").find("model.rope_scaling.mscale: changes nothing while the") !=
         std::string::npos);
   CHECK(only_problem_of(kName + "train: {steps: 9}\ndataset: " + data_for("text_classification") +
