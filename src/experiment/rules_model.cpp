@@ -76,6 +76,9 @@ void check_freeze(Checked& c) {
   if (!model.freeze.empty() && model.lora)
     c.report({"model.freeze", "model.lora"},
              "model.lora freezes all but its adapters and modules_to_save; leave freeze out");
+  for (std::size_t i = 0; i < model.freeze.size() && model.freeze[i].starts_with('!'); ++i)
+    c.report({config::join_path("model.freeze", i)},
+             "changes nothing: no pattern before it freezes anything; put the pattern that does, such as '*', first");
 }
 
 void check_lora(Checked& c) {

@@ -352,6 +352,7 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
   };
   CHECK(idle(", max_bad_samples: 5", "", "") ==
         "2:52: dataset.max_bad_samples: changes nothing while dataset.on_bad_sample is fail");
+  CHECK(idle("", ", freeze: ['!linear', '*', '!head']", "").starts_with("3:29: model.freeze[0]: changes nothing: "));
   CHECK(idle("", ", init_policy: strict", "") ==
         "3:33: model.init_policy: changes nothing while model.init_from is null");
   CHECK(idle("", ", convolution_algorithm: direct", "")
