@@ -1,9 +1,11 @@
 // The `dataset:` kinds whose samples lie in containers: tar shards, token files, tables. Part of dataset/config.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/field.h"
@@ -169,7 +171,22 @@ struct TableConfig {
                         "changes nothing while numbers aren't in bins; set feature_scaling: piecewise_linear"});
     if (!separator.is_auto() && !separator_in(*separator.value))
       broken.push_back({{"separator"}, "expected one character, \\t, or whitespace (any run of blanks and tabs)"});
+    for (const auto& [key, is_set] :
+         {std::pair("separator", !separator.is_auto()), std::pair("decimal", decimal != DecimalSign::auto_),
+          std::pair("encoding", encoding != TableConfig{}.encoding),
+          std::pair("header_lines", !header_lines.is_auto())})
+      if (is_set && is_parquet()) broken.push_back({{key, "train", "format"}, "is for csv and tsv; no file is one"});
     return broken;
+  }
+  /// Returns whether each file is one of Parquet, by its name or by `format`.
+  bool is_parquet() const {
+    if (format != TableFileFormat::auto_) return format == TableFileFormat::parquet;
+    const auto are_parquet = [](const std::vector<std::string>& files) {
+      return std::all_of(files.begin(), files.end(), [](const std::string& file) {
+        return format_of(file, TextFormat::auto_) == TextFormat::parquet;
+      });
+    };
+    return are_parquet(train) && are_parquet(eval) && are_parquet(test);
   }
   static constexpr auto fields() {
     using config::field;

@@ -368,6 +368,14 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
   };
   CHECK(table("num_bins: 7").find("dataset.num_bins: changes nothing while numbers aren't in bins") !=
         std::string::npos);
+  for (const std::string key : {"separator: ;", "decimal: comma", "encoding: latin1", "header_lines: 1"}) {
+    const std::string name = key.substr(0, key.find(':'));
+    CHECK(table("format: parquet, " + key).ends_with("dataset." + name + ": is for csv and tsv; no file is one"));
+    CHECK(problems_of(kName +
+                      "model: mlp\ntrain: {steps: 9}\ndataset: {kind: table, train: [a.parquet, b], label: y, " + key +
+                      "}\n")
+              .empty());
+  }
   CHECK(table("class_names: [a]").ends_with("class_names: changes nothing while dataset.label_type is value"));
   CHECK(table("split_seed: 5").find("no share of the samples is kept for evaluation") != std::string::npos);
   for (const auto& [dataset, why] : std::vector<std::pair<std::string, std::string>>{
