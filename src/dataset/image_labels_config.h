@@ -38,6 +38,9 @@ struct ImageLabelsConfig {
     if (separator && !label_columns.empty())
       broken.push_back({{"labels.separator", "labels.label_columns"},
                         "label_columns has a column for each label; leave one of the two out"});
+    if (label != ImageLabelsConfig{}.label && !label_columns.empty())
+      broken.push_back({{"labels.label", "labels.label_columns"},
+                        "label_columns takes the place of this column; leave one of the two out"});
     if (!class_names.empty() && !label_columns.empty() && class_names.size() != label_columns.size())
       broken.push_back({{"labels.class_names", "labels.label_columns"},
                         "expected a name for each of the " + std::to_string(label_columns.size()) +

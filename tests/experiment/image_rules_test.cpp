@@ -100,6 +100,8 @@ TEST_CASE("tables of labels go with the directories, and have labels in one form
              Contains("dataset.labels.eval: there is no dataset.eval with such images"));
   CHECK_THAT(problems_with(folder + "{train: a.csv, separator: '|', label_columns: [x, y]}"),
              Contains("dataset.labels.separator: label_columns has a column for each label"));
+  CHECK_THAT(problems_with(folder + "{train: a.csv, label: x, label_columns: [x, y]}"),
+             Contains("dataset.labels.label: label_columns takes the place of this column"));
   CHECK_THAT(problems_with(folder + "{train: a.csv, label_columns: [x, y], class_names: [x]}"),
              Contains("expected a name for each of the 2 label_columns, got 1"));
   CHECK_THAT(problems_with(folder + "{train: a.csv}, class_from: full_path"), Contains("dataset.class_from"));
