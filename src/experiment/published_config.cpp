@@ -236,13 +236,26 @@ void adopt_published_start_token(config::Node& written, config::Problems& proble
   std::error_code unknown;
   if (!fs::exists(path, unknown)) return;
   try {
-    const PublishedFile config = open_published(path);
-    const auto start = config.json.find(kKey);
-    if (start == config.json.end() || start->is_null()) return;
+    std::optional<PublishedFile> file = open_published(path);
+    Json start = file->json.value(kKey, Json());
+    // transformers trains by config.json, and generates by the file beside it.
+    if (const fs::path beside = path.parent_path() / "generation_config.json"; fs::exists(beside, unknown)) {
+      PublishedFile generation = open_published(beside);
+      const Json generated = generation.json.value(kKey, Json());
+      if (!generated.is_null() && !start.is_null() && generated != start)
+        return problems.add(generation.origin_of(kKey), std::string("dataset.") + kKey,
+                            generated.dump() + " differs from config.json's " + start.dump() +
+                                "; set the one that the network was trained with");
+      if (start.is_null()) {
+        start = generated;
+        file = std::move(generation);
+      }
+    }
+    if (start.is_null()) return;
     if (given == nullptr)
-      adopt(*dataset, config, {{.ours = kKey, .theirs = kKey, .value = *start}});
+      adopt(*dataset, *file, {{.ours = kKey, .theirs = kKey, .value = start}});
     else
-      *given = config::Node::scalar(start->dump(), config::ScalarStyle::plain, config.origin_of(kKey));
+      *given = config::Node::scalar(start.dump(), config::ScalarStyle::plain, file->origin_of(kKey));
   } catch (const core::Error& error) {
     problems.add(init_from->origin, std::string("dataset.") + kKey, error.what());
   }

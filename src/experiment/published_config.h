@@ -27,7 +27,8 @@ void adopt_published_config(const NetworkSection& section, config::Problems& pro
 std::vector<std::string> timm_differences(const nlohmann::json& config_json, const model::NetworkConfig& network);
 
 /// Sets dataset.decoder_start_token_id, where the user leaves it to `auto`, to that of the config.json beside the
-/// weights of an encoder-decoder. Call after adopt_published_config(), which gives model.kind.
+/// weights of an encoder-decoder, else of generation_config.json. Adds a problem if both have one and differ. Call
+/// after adopt_published_config(), which gives model.kind.
 void adopt_published_start_token(config::Node& written, config::Problems& problems);
 
 }  // namespace trainctl::experiment

@@ -350,6 +350,14 @@ TEST_CASE("the decoder begins with the token of config.json, unless the user set
   CHECK(start_with(R"(, "decoder_start_token_id": 7)", ", decoder_start_token_id: 3") == 3);
   CHECK(!start_with("", ""));
   CHECK(!start_with(R"(, "decoder_start_token_id": null)", ""));
+  folder.write("DIR/generation_config.json", "{\"max_length\": 8,\n\"decoder_start_token_id\": 7}");
+  CHECK(start_with("", "") == 7);
+  CHECK(start_with(R"(, "decoder_start_token_id": 7)", "") == 7);
+  CHECK(start_with(R"(, "decoder_start_token_id": 5)", ", decoder_start_token_id: 3") == 3);
+  const std::string differing =
+      failure(experiment_from(folder, R"({"model_type": "t5", "decoder_start_token_id": 5})", "",
+                              "{kind: text_seq2seq, train: {files: [pairs.jsonl]}, tokenizer: bytes}", "seq2seq_lm"));
+  CHECK(differing.find("generation_config.json:2:1: dataset.decoder_start_token_id: 7 ") != std::string::npos);
 }
 
 TEST_CASE("timm's config.json gives the kind by its architecture", "[experiment]") {
