@@ -78,7 +78,8 @@ Json distilbert_settings(const BertConfig& config) {
   return {{"dropout", config.dropout},    {"attention_dropout", config.attention_dropout},
           {"qa_dropout", config.dropout}, {"seq_classif_dropout", config.dropout_of_classifier()},
           {"initializer_range", 0.02},    {"tie_weights_", true},
-          {"tie_word_embeddings", true},  {"pad_token_id", padding_id(config)}};
+          {"tie_word_embeddings", true},  {"pad_token_id", padding_id(config)},
+          {"sinusoidal_pos_embds", false}};
 }
 
 Json other_settings(const BertConfig& config) {
@@ -100,8 +101,7 @@ Json distilbert_structure(const BertConfig& config, const ModelInfo& facts) {
           {"n_heads", config.num_heads},
           {"hidden_dim", config.intermediate_size},
           {"activation", "gelu"},
-          {"max_position_embeddings", config.max_position_embeddings},
-          {"sinusoidal_pos_embds", false}};
+          {"max_position_embeddings", config.max_position_embeddings}};
 }
 
 }  // namespace
