@@ -34,7 +34,7 @@ enum class SpecialTokens { add, leave_out };
 struct EncodeOptions {
   SpecialTokens special_tokens = SpecialTokens::add;
   std::optional<std::int64_t>
-      max_length{};  // special tokens included; longer texts are cut at the end, the longer first
+      max_length{};  // special tokens included; longer texts are cut at the end, unless truncation_side is left
 };
 
 /// Ids of the tokens with a role, where the vocabulary has them.

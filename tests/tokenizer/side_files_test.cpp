@@ -425,4 +425,34 @@ TEST_CASE("classes build their normalizer, model and decoder in place of tokeniz
   CHECK(bytes->decode(Ids{4, 3, 1}, SpecialTokens::add) == "th t");
 }
 
+TEST_CASE("truncation removes the end of a text that the files name", "[tokenizer][regression]") {
+  const auto cut = [](const Tokenizer& tokenizer, std::string_view text, std::int64_t length) {
+    return tokenizer.encode(text, {SpecialTokens::add, length}).ids;
+  };
+  const File left{"tokenizer_config.json", R"({"truncation_side": "left"})"};
+  const auto plain = Files({kWords}).load();
+  const auto words = Files({kWords, left}).load();
+  CHECK(cut(*plain, "the fox ent s", 4) == Ids{2, 8, 9, 3});
+  CHECK(cut(*words, "the fox ent s", 4) == Ids{2, 7, 11, 3});
+  CHECK(words->encode("the fox ent s", {SpecialTokens::add, 4}).offsets ==
+        std::vector<TextRange>{{0, 0}, {8, 11}, {12, 13}, {0, 0}});
+  CHECK(words->encode_pair("the fox ent", "s s", {SpecialTokens::add, 6}).ids == Ids{2, 9, 7, 3, 11, 3});
+  CHECK(words->fingerprint() != plain->fingerprint());
+  CHECK(cut(*Files({{"tokenizer.model", llama_model()}, left}).load(), "the fox", 2) == Ids{1, 8});
+
+  const auto json = [](const char* direction) {
+    return File{"tokenizer.json",
+                R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "Whitespace"},
+                    "model": {"type": "WordLevel", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "the": 1, "fox": 2}},
+                    "truncation": {"max_length": 9, "strategy": "LongestFirst", "stride": 0, "direction": ")" +
+                    std::string(direction) + "\"}}"};
+  };
+  CHECK(cut(*Files({json("Left")}).load(), "the fox", 1) == Ids{2});
+  CHECK(cut(*Files({json("Right"), left}).load(), "the fox", 1) == Ids{2});
+  CHECK(cut(*Files({json("Left"), {"tokenizer_config.json", R"({"truncation_side": "right"})"}}).load(), "the fox",
+            1) == Ids{1});
+  CHECK_THAT(Files({kWords, {"tokenizer_config.json", R"({"truncation_side": "both"})"}}).refusal(),
+             Contains("truncation_side"));
+}
+
 }  // namespace trainctl::tokenizer::side_files_test

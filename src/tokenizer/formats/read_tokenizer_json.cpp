@@ -77,6 +77,8 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
   require_plain_special_tokens(parts.added, tokenizer_class, path);
   parts.roles = roles_by_name(vocabulary, parts.added, parts.model->unknown());
   set_roles(config, known, parts.added, parts.roles);
+  const bool cuts_left = json.has("truncation") && json.at("truncation").text_or("direction", "Right") == "Left";
+  parts.truncation_side = truncation_side(path, config, cuts_left ? TruncationSide::left : TruncationSide::right);
   std::string changes = fingerprint_of({parts.added.begin() + static_cast<std::ptrdiff_t>(num_own), parts.added.end()});
   const std::vector<AddedToken> own(parts.added.begin(), parts.added.begin() + static_cast<std::ptrdiff_t>(num_own));
   if (fingerprint_of(own) != own_fingerprint) changes += ":own" + fingerprint_of(own);

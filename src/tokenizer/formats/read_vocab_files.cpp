@@ -70,6 +70,7 @@ void finish(PipelineParts& parts, const fs::path& path, const Json& config, std:
   if (as_expected(parts.added) != as_expected(expected)) fingerprint += as_expected(parts.added);
   parts.roles = roles_by_name(vocabulary, parts.added, parts.model->unknown());
   set_roles(config, known, parts.added, parts.roles);
+  parts.truncation_side = truncation_side(path, config);
   parts.fingerprint = std::move(fingerprint);
 }
 

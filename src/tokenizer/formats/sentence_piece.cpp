@@ -39,6 +39,7 @@ struct Additions {
   std::vector<AddedToken> tokens{};
   PrefixSpace prefix_space = PrefixSpace::first;
   SpecialTokenIds roles{};
+  TruncationSide truncation_side = TruncationSide::right;
 };
 
 /// Returns where the characters of a text begin, and its end.
@@ -177,6 +178,7 @@ class SentencePiece final : public Tokenizer {
         finder_(added_, std::make_shared<const Characters>()),
         prefix_space_(additions.prefix_space),
         roles_(additions.roles),
+        truncation_side_(additions.truncation_side),
         fingerprint_(std::move(fingerprint)) {
     around_.begin = around_.begin && roles_.begin;
     around_.end = around_.end && roles_.end;
@@ -186,6 +188,7 @@ class SentencePiece final : public Tokenizer {
       added_by_id_[static_cast<std::int32_t>(token.id)] = &token;
     }
     fingerprint_ += fingerprint_of_special_tokens(*this);
+    if (truncation_side_ == TruncationSide::left) fingerprint_ += ":left";
   }
 
   Encoding encode(std::string_view text, const EncodeOptions& options) const override {
@@ -344,7 +347,8 @@ class SentencePiece final : public Tokenizer {
   Encoding finish(std::vector<PartEncoding> parts, const EncodeOptions& options) const {
     const bool adds = options.special_tokens == SpecialTokens::add;
     const std::int64_t each = adds ? (around_.begin ? 1 : 0) + (around_.end ? 1 : 0) : 0;
-    if (options.max_length) truncate(parts, *options.max_length - each * static_cast<std::int64_t>(parts.size()));
+    if (options.max_length)
+      truncate(parts, *options.max_length - each * static_cast<std::int64_t>(parts.size()), truncation_side_);
     Encoding result;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const auto special = [&](int id) {
@@ -366,6 +370,7 @@ class SentencePiece final : public Tokenizer {
   TokenFinder finder_;
   PrefixSpace prefix_space_;
   SpecialTokenIds roles_;
+  TruncationSide truncation_side_;
   std::int64_t vocab_size_ = 0;
   std::string fingerprint_;
 };
@@ -515,7 +520,7 @@ void require_tokens_of_class(const std::filesystem::path& path, const Json& conf
 
 Additions additions_beside(const std::filesystem::path& path, const Json& config,
                            const SentencePieceProcessor& processor, const SentencePieceFile& file) {
-  Additions found{.roles = roles_in(processor)};
+  Additions found{.roles = roles_in(processor), .truncation_side = truncation_side(path, config)};
   const std::string type = tokenizer_class_beside(path, config);
   constexpr std::array<std::string_view, 4> kRead = {"LlamaTokenizer", "T5Tokenizer", "GemmaTokenizer",
                                                      "PreTrainedTokenizer"};

@@ -332,6 +332,14 @@ void set_roles(const Json& config, const KnownTokens& known, const std::vector<A
   set(roles.mask, "mask_token");
 }
 
+TruncationSide truncation_side(const fs::path& path, const Json& config, TruncationSide otherwise) {
+  const auto found = config.find("truncation_side");
+  if (found == config.end()) return otherwise;
+  if (*found == "left") return TruncationSide::left;
+  if (*found == "right") return TruncationSide::right;
+  throw core::Error(place_in(path, kConfig) + "truncation_side: expected \"left\" or \"right\", got " + found->dump());
+}
+
 std::string fingerprint_of(const std::vector<AddedToken>& added) {
   if (added.empty()) return "";
   std::string all;

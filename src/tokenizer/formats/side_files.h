@@ -13,6 +13,7 @@
 
 #include "tokenizer/json_cursor.h"
 #include "tokenizer/pipeline/added_tokens.h"
+#include "tokenizer/post_processor/truncate.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::tokenizer {
@@ -81,6 +82,10 @@ void add_side_tokens(const std::vector<SideToken>& tokens, const KnownTokens& kn
 /// Sets the roles that the configuration gives to tokens.
 void set_roles(const Json& config, const KnownTokens& known, const std::vector<AddedToken>& added,
                SpecialTokenIds& roles);
+
+/// Returns the end of a text that truncation removes, as the configuration states it; `otherwise`: if it doesn't.
+TruncationSide truncation_side(const std::filesystem::path& path, const Json& config,
+                               TruncationSide otherwise = TruncationSide::right);
 
 /// Returns a text that differs where any of the tokens does; empty: there are none.
 std::string fingerprint_of(const std::vector<AddedToken>& added);

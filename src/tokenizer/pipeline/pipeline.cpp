@@ -10,7 +10,6 @@
 #include "core/file.h"
 #include "core/utf8.h"
 #include "tokenizer/pipeline/char_offsets.h"
-#include "tokenizer/post_processor/truncate.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -92,6 +91,7 @@ class Pipeline final : public Tokenizer {
       for (std::uint32_t id = 0; id < vocabulary().end(); ++id)
         spaces_.push_back(token_spaces(vocabulary().text(id), *parts_.characters));
     parts_.fingerprint += fingerprint_of_special_tokens(*this);
+    if (parts_.truncation_side == TruncationSide::left) parts_.fingerprint += ":left";
   }
 
   Encoding encode(std::string_view text, const EncodeOptions& options) const override {
@@ -251,7 +251,7 @@ class Pipeline final : public Tokenizer {
     const PostProcessor* const post = parts_.post_processor.get();
     if (options.max_length) {
       const bool adds = options.special_tokens == SpecialTokens::add && post != nullptr;
-      truncate(parts, *options.max_length - (adds ? post->num_added(parts.size()) : 0));
+      truncate(parts, *options.max_length - (adds ? post->num_added(parts.size()) : 0), parts_.truncation_side);
     }
     if (post != nullptr) post->process(parts, options.special_tokens);
     if (parts.size() == 2) append_encoding(parts[0].encoding, parts[1].encoding);

@@ -11,6 +11,7 @@
 #include "tokenizer/normalizer/normalizer.h"
 #include "tokenizer/pipeline/added_tokens.h"
 #include "tokenizer/post_processor/post_processor.h"
+#include "tokenizer/post_processor/truncate.h"
 #include "tokenizer/pre_tokenizer/pre_tokenizer.h"
 #include "tokenizer/tokenizer.h"
 
@@ -25,6 +26,7 @@ struct PipelineParts {
   std::unique_ptr<PostProcessor> post_processor{};  // null: none
   std::unique_ptr<Decoder> decoder{};               // null: tokens with spaces between
   SpecialTokenIds roles{};
+  TruncationSide truncation_side = TruncationSide::right;
   std::string fingerprint{};
   bool is_changed_by_side_files = false;  // of a tokenizer.json
 };

@@ -5,16 +5,22 @@
 namespace trainctl::tokenizer {
 namespace {
 
-void cut(PartEncoding& part, std::int64_t length) {
+template <typename Value>
+void cut(std::vector<Value>& values, std::size_t size, TruncationSide side) {
+  if (values.size() <= size) return;
+  if (side == TruncationSide::left) values.erase(values.begin(), values.end() - static_cast<std::ptrdiff_t>(size));
+  values.resize(size);
+}
+
+void cut(PartEncoding& part, std::int64_t length, TruncationSide side) {
   const auto size = static_cast<std::size_t>(length);
   Encoding& encoding = part.encoding;
-  if (size >= encoding.ids.size()) return;
-  encoding.ids.resize(size);
-  encoding.type_ids.resize(size);
-  encoding.offsets.resize(size);
-  encoding.words.resize(size);
-  encoding.is_special.resize(size);
-  if (part.spaces.size() > size) part.spaces.resize(size);
+  cut(encoding.ids, size, side);
+  cut(encoding.type_ids, size, side);
+  cut(encoding.offsets, size, side);
+  cut(encoding.words, size, side);
+  cut(encoding.is_special, size, side);
+  cut(part.spaces, size, side);
 }
 
 std::int64_t length(const PartEncoding& part) {
@@ -23,9 +29,9 @@ std::int64_t length(const PartEncoding& part) {
 
 }  // namespace
 
-void truncate(std::vector<PartEncoding>& parts, std::int64_t max_length) {
+void truncate(std::vector<PartEncoding>& parts, std::int64_t max_length, TruncationSide side) {
   max_length = std::max<std::int64_t>(max_length, 0);
-  if (parts.size() == 1) return cut(parts[0], max_length);
+  if (parts.size() == 1) return cut(parts[0], max_length, side);
   std::int64_t shorter = std::min(length(parts[0]), length(parts[1]));
   std::int64_t longer = std::max(length(parts[0]), length(parts[1]));
   if (shorter + longer <= max_length) return;
@@ -35,8 +41,8 @@ void truncate(std::vector<PartEncoding>& parts, std::int64_t max_length) {
     shorter = max_length / 2;
     longer = shorter + max_length % 2;
   }
-  cut(parts[0], first_is_longer ? longer : shorter);
-  cut(parts[1], first_is_longer ? shorter : longer);
+  cut(parts[0], first_is_longer ? longer : shorter, side);
+  cut(parts[1], first_is_longer ? shorter : longer, side);
 }
 
 void append_encoding(Encoding& to, const Encoding& from) {

@@ -7,8 +7,11 @@
 
 namespace trainctl::tokenizer {
 
-/// Cuts one text or two at their ends to at most `max_length` tokens together, the longer first ("longest_first").
-void truncate(std::vector<PartEncoding>& parts, std::int64_t max_length);
+/// The end of a text that truncation removes.
+enum class TruncationSide { left, right };
+
+/// Cuts one text or two to at most `max_length` tokens together, the longer first ("longest_first").
+void truncate(std::vector<PartEncoding>& parts, std::int64_t max_length, TruncationSide side);
 
 void append_encoding(Encoding& to, const Encoding& from);
 
