@@ -455,4 +455,16 @@ TEST_CASE("truncation removes the end of a text that the files name", "[tokenize
              Contains("truncation_side"));
 }
 
+TEST_CASE("a class gives the roles that no file names", "[tokenizer][regression]") {
+  std::vector<File> files = byte_level({{"tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})"}});
+  Json vocabulary = Json::parse(files[1].bytes);
+  for (const char* token : {"<s>", "</s>", "<|endoftext|>"}) vocabulary[token] = vocabulary.size();
+  files[1].bytes = vocabulary.dump();
+  const SpecialTokenIds gpt2 = Files(files).load()->roles();
+  CHECK((gpt2.begin == 260 && gpt2.end == 260 && gpt2.unknown == 260));
+  files[0].bytes = R"({"tokenizer_class": "GPT2Tokenizer", "eos_token": "</s>"})";
+  const SpecialTokenIds named = Files(files).load()->roles();
+  CHECK((named.begin == 260 && named.end == 259));
+}
+
 }  // namespace trainctl::tokenizer::side_files_test

@@ -72,11 +72,11 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
                           .size = static_cast<std::uint32_t>(vocabulary.size())};
   const std::size_t num_own = parts.added.size();
   const std::string own_fingerprint = fingerprint_of(parts.added);
-  add_side_tokens(side_tokens(path, config, usual_tokens_of(tokenizer_class)), known, parts.normalizer.get(),
-                  parts.added);
+  const std::span<const UsualToken> usual = usual_tokens_of(tokenizer_class);
+  add_side_tokens(side_tokens(path, config, usual), known, parts.normalizer.get(), parts.added);
   require_plain_special_tokens(parts.added, tokenizer_class, path);
   parts.roles = roles_by_name(vocabulary, parts.added, parts.model->unknown());
-  set_roles(config, known, parts.added, parts.roles);
+  set_roles(config, usual, known, parts.added, parts.roles);
   const bool cuts_left = json.has("truncation") && json.at("truncation").text_or("direction", "Right") == "Left";
   parts.truncation_side = truncation_side(path, config, cuts_left ? TruncationSide::left : TruncationSide::right);
   std::string changes = fingerprint_of({parts.added.begin() + static_cast<std::ptrdiff_t>(num_own), parts.added.end()});

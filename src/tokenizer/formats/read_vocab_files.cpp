@@ -69,7 +69,7 @@ void finish(PipelineParts& parts, const fs::path& path, const Json& config, std:
   // Vocabularies alone keep the fingerprint of texts that are prepared already.
   if (as_expected(parts.added) != as_expected(expected)) fingerprint += as_expected(parts.added);
   parts.roles = roles_by_name(vocabulary, parts.added, parts.model->unknown());
-  set_roles(config, known, parts.added, parts.roles);
+  set_roles(config, usual, known, parts.added, parts.roles);
   parts.truncation_side = truncation_side(path, config);
   parts.fingerprint = std::move(fingerprint);
 }

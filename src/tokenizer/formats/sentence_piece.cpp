@@ -546,7 +546,7 @@ Additions additions_beside(const std::filesystem::path& path, const Json& config
   if (!beside.empty() || !config.empty() || !found.tokens.empty())
     add_side_tokens(side_tokens(path, config, usual_tokens_of(is_t5 ? type : "LlamaTokenizer")), known,
                     /*normalizer=*/nullptr, found.tokens);
-  set_roles(config, known, found.tokens, found.roles);
+  set_roles(config, /*usual=*/{}, known, found.tokens, found.roles);
   return found;
 }
 

@@ -314,10 +314,13 @@ void add_side_tokens(const std::vector<SideToken>& tokens, const KnownTokens& kn
   }
 }
 
-void set_roles(const Json& config, const KnownTokens& known, const std::vector<AddedToken>& added,
-               SpecialTokenIds& roles) {
+void set_roles(const Json& config, std::span<const UsualToken> usual, const KnownTokens& known,
+               const std::vector<AddedToken>& added, SpecialTokenIds& roles) {
   const auto set = [&](std::optional<std::int32_t>& role, const char* key) {
-    const auto name = named_token(config, key);
+    std::optional<std::string> name = named_token(config, key);
+    if (!config.contains(key))
+      for (const UsualToken& one : usual)
+        if (std::string_view(one.key) == key) name = one.content;
     if (!name) return;
     for (const AddedToken& token : added)
       if (token.content == *name) role = static_cast<std::int32_t>(token.id);

@@ -79,9 +79,9 @@ struct KnownTokens {
 void add_side_tokens(const std::vector<SideToken>& tokens, const KnownTokens& known, const Normalizer* normalizer,
                      std::vector<AddedToken>& added);
 
-/// Sets the roles that the configuration gives to tokens.
-void set_roles(const Json& config, const KnownTokens& known, const std::vector<AddedToken>& added,
-               SpecialTokenIds& roles);
+/// Sets the roles that the configuration gives to tokens, or else their class does.
+void set_roles(const Json& config, std::span<const UsualToken> usual, const KnownTokens& known,
+               const std::vector<AddedToken>& added, SpecialTokenIds& roles);
 
 /// Returns the end of a text that truncation removes, as the configuration states it; `otherwise`: if it doesn't.
 TruncationSide truncation_side(const std::filesystem::path& path, const Json& config,
