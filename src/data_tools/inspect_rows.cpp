@@ -351,12 +351,15 @@ Counts sorted_counts(const Column& column) {
   return counts;
 }
 
-/// Returns whether the values of a label are numbers to predict: many different ones, or any fractions.
+/// Returns whether the values of a label are numbers to predict: many different ones, or any fractions. Truth values
+/// are none.
 bool is_value(const Column& label) {
   constexpr std::size_t kMostNumberedClasses = 20;
-  if (!label.numbers) return false;
-  const bool has_fractions = std::any_of(label.values.begin(), label.values.end(), [](const auto& one) {
-    return one.first.find_first_of(".eE") != std::string::npos;
+  const bool has_truth_values = std::any_of(label.values.begin(), label.values.end(),
+                                            [](const auto& one) { return dataset::is_truth_value(one.first); });
+  if (!label.numbers || has_truth_values) return false;
+  const bool has_fractions = std::any_of(label.values.begin(), label.values.end(), [&](const auto& one) {
+    return one.first.find_first_of("eE") != std::string::npos || one.first.find(label.decimal) != std::string::npos;
   });
   return label.values.size() > kMostNumberedClasses || (has_fractions && label.values.size() > 2);
 }

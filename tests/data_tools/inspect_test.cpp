@@ -102,6 +102,10 @@ TEST_CASE("numbers with fractions are values to predict", "[data_tools]") {
   CHECK(seen.label_is_value);
   CHECK_THAT(suggested_experiment(seen, {.name = "houses"}).text(), Contains("label_type: value"));
   CHECK(rows_of(seen.train, {.label = "rooms"}).classes.size() == 3);
+  const SeenRows comma = rows_of(directory.write("comma.csv", "rooms;price\n3;100,5\n4;130,25\n5;155,75\n"));
+  CHECK(comma.label_is_value);
+  const SeenRows truths = rows_of(directory.write("truths.csv", "rooms,let\n3,True\n4,False\n5,true\n6,True\n"));
+  CHECK_FALSE(truths.label_is_value);
   CHECK_THAT(error_of([&] { rows_of(seen.train, {.label = "cost"}); }), Contains("there is no column 'cost'"));
 }
 
