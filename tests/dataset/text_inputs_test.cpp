@@ -40,6 +40,12 @@ TEST_CASE("texts to predict have the training files' header, quotes and format",
   numbered.text = "2";
   numbered.header_lines = std::int64_t{0};
   CHECK(texts_of(numbered, "y,a b\nn,c d\n", "in.csv") == Texts{"a b", "c d"});
+  numbered.header_lines = {};
+  const std::string texts = "y,a b c d e f g h\nn,c d e f g h i j\ny,a b c d e f g h\n";
+  CHECK(texts_of(numbered, texts, "in.csv").size() == 3);
+  CHECK_THROWS_WITH(texts_of(numbered, "m,a b\n" + texts, "in.csv"), Contains("in.csv:1: this line may name"));
+  numbered.header_lines = std::int64_t{1};
+  CHECK(texts_of(numbered, "m,a b\n" + texts, "in.csv").size() == 3);
   LabelledText quoted = training_texts("train.tsv");
   CHECK(texts_of(quoted, "label\ttext\ny\t\"c d\"\n", "in.tsv") == Texts{"\"c d\""});
   quoted.quoting = Quoting::rfc4180;

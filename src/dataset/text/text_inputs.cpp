@@ -100,8 +100,13 @@ void read_cells(std::string_view content, std::string_view name, const TextFileO
   std::vector<std::string> names{columns.text};
   if (columns.wants_pair()) names.push_back(*columns.pair);
   const std::filesystem::path file(name);
-  const TableLayout layout =
-      layout_of_table(file, content, known_text_layout(options.format, options), choice_of(names));
+  const ColumnChoice choice = choice_of(names);
+  const TableLayout layout = layout_of_table(file, content, known_text_layout(options.format, options), choice);
+  // Whether the training files have a header isn't known here. A text that is taken for one would get no answer.
+  if (choice == ColumnChoice::by_number && options.header_lines.is_auto() && layout.header_lines > 0)
+    throw core::Error(place_of(file, layout.comment_lines + 1) +
+                      ": this line may name the columns, or be a text; columns are chosen by number")
+        .hint("--set dataset.train.header_lines=1 says that it names them, and 0 that it is a text");
   TableRecords records = layout.open_rows(file, content);
   std::size_t width = layout.header.size();
   std::vector<std::size_t> places;
