@@ -8,6 +8,7 @@
 #include "dataset/collate/sample_writer.h"
 #include "dataset/image/transform/transform.h"
 #include "dataset/sources.h"
+#include "dataset/text/class_labels.h"
 #include "dataset/text/language_source.h"
 #include "dataset/text_files.h"
 
@@ -377,13 +378,22 @@ TEST_CASE("labels that are unknown or no numbers are named with their place", "[
   classes.label_type = LabelType::value;
   config.source = classes;
   CHECK_THROWS_WITH(build(config, {}), Contains("train.tsv:2: the label should be a number, but is 'pets'"));
-  classes.train.files = {directory.write("values.tsv", "label\ttext\n1.5\tthe cat\n-2\tthe mat\n")};
+  classes.train.files = {directory.write("truths.tsv", "label\ttext\ntrue\tthe cat\nfalse\tthe mat\n")};
+  config.source = classes;
+  CHECK_THROWS_WITH(build(config, {}), Contains("truths.tsv:2: the label should be a number, but is 'true'"));
+  classes.train.files = {directory.write("values.tsv", "label\ttext\n+1.5\tthe cat\n -2 \tthe mat\n")};
   config.source = classes;
   config.shuffle = false;
   const auto data = build(config, {});
   const std::optional<Batch> batch = data.train->next();
   CHECK(batch->targets.scalar_type() == at::kFloat);
   CHECK(batch->targets[0].item<float>() == 1.5F);
+  CHECK(batch->targets[1].item<float>() == -2);
+}
+
+TEST_CASE("class names that are numbers are sorted as numbers, with signs", "[dataset][regression]") {
+  CHECK(sorted_as_numbers({"+1", "-1"}) == std::vector<std::string>{"-1", "+1"});
+  CHECK(sorted_as_numbers({"10", "9", "1e1.5"}) == std::vector<std::string>{"10", "1e1.5", "9"});
 }
 
 }  // namespace trainctl::dataset::text_test

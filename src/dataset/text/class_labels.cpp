@@ -1,11 +1,11 @@
 #include "dataset/text/class_labels.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/text/reading/column_kind.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -34,11 +34,7 @@ void ClassNames::add(std::string_view name, const std::string& place) {
 }
 
 std::vector<std::string> sorted_as_numbers(std::vector<std::string> names) {
-  const auto number_of = [](const std::string& name) {
-    double value = std::nan("");
-    const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), value);
-    return problem == std::errc() && end == name.data() + name.size() ? value : std::nan("");
-  };
+  const auto number_of = [](const std::string& name) { return number_in(name).value_or(std::nan("")); };
   if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return std::isnan(number_of(name)); }))
     std::sort(names.begin(), names.end(),
               [&](const std::string& a, const std::string& b) { return number_of(a) < number_of(b); });
@@ -66,13 +62,11 @@ std::int64_t ClassNumbers::of(std::string_view name, const std::string& place) c
 }
 
 double label_value(std::string_view label, const std::string& place) {
-  double value = 0;
-  const char* end = label.data() + label.size();
-  const auto [stop, problem] = std::from_chars(label.data(), end, value);
-  if (problem != std::errc() || stop != end || !std::isfinite(value))
+  const std::optional<double> value = is_truth_value(label) ? std::nullopt : number_in(label);
+  if (!value || !std::isfinite(*value))
     throw core::Error(place + ": the label should be a number, but is '" + std::string(label.substr(0, 60)) + "'")
         .hint("dataset.label_type: class takes names");
-  return value;
+  return *value;
 }
 
 }  // namespace trainctl::dataset
