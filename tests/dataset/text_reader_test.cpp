@@ -45,6 +45,12 @@ TEST_CASE("tsv has raw tabs and quotes, and as many header lines as one says", "
         std::vector<std::vector<std::string>>{{"earn", "says \"no\""}});
   CHECK_THROWS_WITH(rows_of(file, {"Topic"}),
                     Contains("there is no column 'Topic'; the columns are Category and Text"));
+  try {
+    rows_of(directory.write("c.csv", "topic;words\nearn;no\n"), {"words"});
+    FAIL("it has no commas");
+  } catch (const core::Error& error) {
+    CHECK_THAT(error.text(), Contains("there is no column 'words'") && Contains("with commas between the columns"));
+  }
   CHECK_THROWS_WITH(rows_of(directory.write("b.tsv", "a\tb\n1\t2\n3\n"), {"b"}),
                     Contains("b.tsv:3: this row has 1 column"));
 }

@@ -35,8 +35,12 @@ std::vector<std::size_t> places_of(const RowColumns& columns, const std::vector<
           place_of(file, 1) + ": there is no column '" + name + "'; " +
           (header.empty() ? "no header line names columns" : "the columns are " + core::list_words(header)));
       const std::string near = core::nearest_word(name, header);
-      throw std::move(error).hint(near.empty() ? "columns are chosen by name, or by number from 1"
-                                               : "did you mean " + near + "?");
+      const bool is_unsplit = header.size() == 1 && header.front().find_first_of(",;|\t") != std::string::npos;
+      throw std::move(error).hint(is_unsplit
+                                      ? "texts are read from csv with commas between the columns, and from tsv with "
+                                        "tabs; write the file so, or as JSON lines"
+                                  : near.empty() ? "columns are chosen by name, or by number from 1"
+                                                 : "did you mean " + near + "?");
     }
   }
   return places;
