@@ -1,4 +1,6 @@
 #include <ATen/ops/from_blob.h>
+#include <malloc.h>
+#include <zlib.h>
 
 #include <cstdlib>
 #include <random>
@@ -246,6 +248,47 @@ TEST_CASE("damaged images are decoded or refused, never worse", "[dataset]") {
     }
     CHECK(refused <= 60);
   }
+}
+
+TEST_CASE("a JPEG that repeats a scan again and again is refused", "[dataset][regression]") {
+  const EncodedImage file = encoded(cases().at("jpeg_progressive.file"), "many.jpg");
+  const std::string whole(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
+  const std::string scan = whole.substr(whole.rfind("\xff\xda"), whole.size() - 2 - whole.rfind("\xff\xda"));
+  const auto with_scans = [&](int count) {
+    std::string bytes = whole.substr(0, whole.size() - 2);
+    for (int i = 0; i < count; ++i) bytes += scan;
+    return bytes + whole.substr(whole.size() - 2);
+  };
+  const auto decoded = [](const std::string& bytes) { return decode({std::as_bytes(std::span(bytes)), "many.jpg"}); };
+  CHECK(decoded(with_scans(50)).pixels().size() == decoded(whole).pixels().size());
+  CHECK_THAT(error_of([&] { decoded(with_scans(200)); }), Contains("many.jpg: damaged JPEG: over 100 scans"));
+}
+
+TEST_CASE("texts in a PNG are not unpacked", "[dataset][regression]") {
+  constexpr std::size_t kSignatureAndHeader = 33;
+  const auto big_endian = [](std::size_t number) {
+    std::string bytes;
+    for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(number >> shift & 0xFFU);
+    return bytes;
+  };
+  const std::string text(4'000'000, 'a');
+  uLongf size = ::compressBound(text.size());
+  std::string packed(size, '\0');
+  REQUIRE(::compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(text.data()),
+                     text.size()) == Z_OK);
+  const std::string chunk = "zTXtkey" + std::string(2, '\0') + packed.substr(0, size);
+  const uLong sum = ::crc32_z(0, reinterpret_cast<const Bytef*>(chunk.data()), chunk.size());
+  const EncodedImage file = encoded(cases().at("png_rgb.file"), "whole.png");
+  std::string bytes(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
+  for (int i = 0; i < 8; ++i) bytes.insert(kSignatureAndHeader, big_endian(chunk.size() - 4) + chunk + big_endian(sum));
+  const auto held = [] {
+    const struct mallinfo2 memory = ::mallinfo2();
+    return memory.uordblks + memory.hblkhd;
+  };
+  Decoder decoder;
+  const std::size_t before = held();
+  CHECK(decoder.open({std::as_bytes(std::span(bytes)), "texts.png"}).width == 203);
+  CHECK(held() < before + text.size());
 }
 
 TEST_CASE("a JPEG that was written is read again", "[dataset]") {

@@ -72,6 +72,7 @@ ClassMask decode_class_mask(const EncodedImage& file) {
     mask.info = png_create_info_struct(mask.png);
     if (mask.info == nullptr) return;
     png_set_read_fn(mask.png, &mask, give_mask_bytes);
+    png_set_keep_unknown_chunks(mask.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);  // as of photos
     png_read_info(mask.png, mask.info);
   });
   if (mask.info == nullptr) throw std::bad_alloc();

@@ -40,6 +40,15 @@ void note(j_common_ptr info, int level) {
 
 void say_nothing(j_common_ptr) {}
 
+/// Refuses scans without end: each goes over the whole image, and a copy of one takes few bytes.
+void count_scans(j_common_ptr info) {
+  constexpr int kMostScans = 100;  // as cjpeg writes; encoders need about ten
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  auto* failure = reinterpret_cast<Failure*>(info->err);
+  std::snprintf(failure->message, sizeof failure->message, "over %d scans", kMostScans);
+  std::longjmp(failure->jump, 1);
+}
+
 void prepare(Failure& failure) {
   jpeg_std_error(&failure.manager);
   failure.manager.error_exit = leave;
@@ -86,6 +95,8 @@ class JpegCodec final : public Codec {
     prepare(failure_);
     info_.err = &failure_.manager;
     guarded([this] { jpeg_create_decompress(&info_); });
+    scans_.progress_monitor = count_scans;
+    info_.progress = &scans_;
   }
   JpegCodec(const JpegCodec&) = delete;
   JpegCodec& operator=(const JpegCodec&) = delete;
@@ -194,6 +205,7 @@ class JpegCodec final : public Codec {
 
   jpeg_decompress_struct info_{};
   Failure failure_{};
+  jpeg_progress_mgr scans_{};
   EncodedImage image_{};
   std::vector<JSAMPROW> rows_;
   std::vector<std::uint8_t> line_;  // of up to four channels

@@ -30,6 +30,8 @@ class PngCodec final : public Codec {
       info_ = png_create_info_struct(png_);
       if (info_ == nullptr) return;
       png_set_read_fn(png_, this, give_bytes);
+      // Chunks that pixels don't need are skipped: texts of a few megabytes can take gigabytes unpacked.
+      png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
       png_set_crc_action(png_, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);  // check_data() has compared them
       png_read_info(png_, info_);
     });
