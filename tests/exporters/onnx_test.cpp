@@ -179,5 +179,40 @@ TEST_CASE("hostile ONNX files are refused with a reason", "[exporters]") {
   CHECK_THROWS_WITH(OnnxFile(scratch.write("text.onnx", "no protobuf at all")), Catch::Contains("no ONNX file"));
 }
 
+TEST_CASE("nodes that would divide by zero, or leave the range of integers, end in a reason or a value",
+          "[exporters][regression]") {
+  const TemporaryDirectory scratch;
+  using Integers = std::vector<std::int64_t>;
+  const std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  const Integers dividends = {least, 7, -7}, divisors = {-1, -1, 2}, size = {1, 1, 2, 2};
+  const auto stored = [](const std::string& name, const Integers& numbers) {
+    return onnx::Tensor{
+        .name = name,
+        .dims = {static_cast<std::int64_t>(numbers.size())},
+        .data_type = onnx::kInt64,
+        .raw_data = std::string_view(reinterpret_cast<const char*>(numbers.data()), 8 * numbers.size())};
+  };
+  onnx::Model model{.ir_version = 8, .opsets = {{.domain = "", .version = 17}}};
+  model.graph.initializers = {
+      stored("dividends", dividends), stored("divisors", divisors), stored("size", size),
+      onnx::Tensor{.name = "nothing", .dims = {1, 1, 0, 1}, .data_type = onnx::kFloat, .raw_data = ""}};
+  const auto run = [&](const std::vector<onnx::Node>& nodes) {
+    model.graph.nodes = nodes;
+    model.graph.outputs = {{.name = "out"}};
+    return OnnxFile(scratch.write("few.onnx", onnx::encode(model))).run({}).at("out");
+  };
+  const auto node = [](const std::string& type, const std::vector<std::string>& inputs, const std::string& output) {
+    onnx::Node made{.name = "it", .op_type = type, .inputs = inputs};
+    if (!output.empty()) made.outputs = {output};
+    return made;
+  };
+  const at::Tensor quotients = run({node("Div", {"dividends", "divisors"}, "out")});
+  const auto* values = quotients.const_data_ptr<std::int64_t>();
+  CHECK(Integers(values, values + quotients.numel()) == Integers{least, -7, -3});
+  CHECK_THROWS_WITH(run({node("Split", {"size"}, ""), node("Identity", {"size"}, "out")}),
+                    Catch::Contains("(Split)") && Catch::Contains("4 places for 0 parts"));
+  CHECK_THROWS_WITH(run({node("Resize", {"nothing", "", "", "size"}, "out")}), Catch::Contains("(Resize)"));
+}
+
 }  // namespace
 }  // namespace trainctl::exporters

@@ -56,8 +56,12 @@ OnnxValues sub(const OnnxCall& call) {
 /// Divides; integers as C does.
 OnnxValues div(const OnnxCall& call) {
   check_types(call);
-  if (call.input(0).is_floating_point()) return {call.input(0).div(call.input(1))};
-  return {call.input(0).div(call.input(1), "trunc")};
+  const at::Tensor& divisor = call.input(1);
+  if (call.input(0).is_floating_point()) return {call.input(0).div(divisor)};
+  // The least integer divided by -1 is out of range, and the CPU ends the program by a signal.
+  const at::Tensor changes_sign = divisor.to(at::kLong).eq(-1);
+  const at::Tensor quotient = call.input(0).div(divisor.masked_fill(changes_sign, 1), "trunc");
+  return {at::where(changes_sign, quotient.neg(), quotient)};
 }
 
 /// Returns integers' remainder with the sign of the divisor.

@@ -84,7 +84,7 @@ OnnxValues resize(const OnnxCall& call) {
   const Ints size = call.integers(3);
   if (input.dim() != 4 || size.size() != 4 || size[0] != input.size(0) || size[1] != input.size(1))
     throw core::Error("only Resize of images to a given height and width is known here");
-  if (size[2] < 1 || size[3] < 1 || size[2] % input.size(2) != 0 || size[3] % input.size(3) != 0)
+  if (input.numel() == 0 || size[2] < 1 || size[3] < 1 || size[2] % input.size(2) != 0 || size[3] % input.size(3) != 0)
     throw core::Error("only Resize to a multiple of the size is known here");
   check_size(size);
   const std::string mode = call.attribute("mode", "nearest");

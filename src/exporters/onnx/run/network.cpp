@@ -124,7 +124,7 @@ OnnxValues split(const OnnxCall& call) {
   const std::int64_t axis = axis_of(call.attribute("axis", std::int64_t{0}), input.dim());
   if (call.optional(1)) return input.split_with_sizes(call.integers(1), axis);
   const auto parts = static_cast<std::int64_t>(call.num_outputs());
-  if (input.size(axis) % parts != 0)
+  if (parts == 0 || input.size(axis) % parts != 0)
     throw core::Error("parts: unequal, got " + std::to_string(input.size(axis)) + " places for " +
                       std::to_string(parts) + " parts; expected a multiple");
   return input.chunk(parts, axis);
