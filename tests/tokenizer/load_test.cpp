@@ -266,6 +266,10 @@ TEST_CASE("rules that lengthen a text again and again are refused at their place
                     Catch::Contains("tokenizer.json: decoder: makes 2.0 MiB of"));
 }
 
+TEST_CASE("a regular expression of more than 64 KiB is refused", "[tokenizer][regression]") {
+  CHECK_THROWS_WITH(regex_pattern(std::string(70'000, 'a'), "here"), Catch::Contains("here: a regular expression of"));
+}
+
 TEST_CASE("a regular expression that tries very many ways is given up, and named", "[tokenizer]") {
   const TemporaryDirectory folder;
   const std::string text = std::string(30'000, 'a') + "!";

@@ -222,6 +222,10 @@ class Budget {
 class RegexPattern final : public Pattern {
  public:
   RegexPattern(std::string_view expression, const std::string& where) : where_(where) {
+    constexpr std::size_t kMostBytes = std::size_t{64} << 10;  // known tokenizers have a few hundred
+    if (expression.size() > kMostBytes)
+      throw core::Error(where + ": a regular expression of " + core::format_count(expression.size()) +
+                        " bytes; expected at most " + core::format_count(kMostBytes));
     UErrorCode status = U_ZERO_ERROR;
     UParseError place{};
     const std::string text = Translation(expression, where).result();
