@@ -184,8 +184,22 @@ TEST_CASE("extras that are no weights, and the same tensor twice, are no problem
   load(gpt2, *model, write(scratch, tensors), model::InitPolicy::strict);
   CHECK(same_weights(*model, *source));
   tensors["lm_head.weight"].add_(1);
-  CHECK(failure(gpt2, write(scratch, tensors)).find("lm_head.weight: in the file, but not in the model") !=
-        std::string::npos);
+  CHECK(failure(gpt2, write(scratch, tensors))
+            .find("lm_head.weight: has other values in the file than transformer.wte.weight") != std::string::npos);
+}
+
+TEST_CASE("an output layer that the file lacks is told where it takes the embeddings", "[train][regression]") {
+  const TemporaryDirectory scratch;
+  const PublishedNetwork llama = network_of("llama");
+  checkpoint::TensorMap tensors = tensors_of(*ready(llama));
+  REQUIRE(tensors.erase("lm_head.weight") == 1);
+  const auto model = ready(llama, 2);
+  std::vector<tracking::Notice> notices;
+  load_initial_weights(*model, {.network = llama.network, .init_from = write(scratch, tensors).string()}, {llama.input},
+                       notices);
+  REQUIRE(notices.size() == 2);
+  CHECK(notices[1].level == tracking::Level::warning);
+  CHECK(notices[1].text.find("lm_head.weight from model.embed_tokens.weight") != std::string::npos);
 }
 
 TEST_CASE("two names of one tensor are refused if their values differ", "[train][regression]") {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -92,8 +93,16 @@ class Loading {
       if (may_be_left)
         unused_.push_back(name);
       else
-        problems_.push_back(name + ": in the file, but not in the model");
+        problems_.push_back(name + reason_for_no_place(name));
     }
+  }
+
+  /// Returns each tensor that the file lacks and that takes the values of another one, although the model has both.
+  std::vector<std::string> repeated() const {
+    std::vector<std::string> texts;
+    for (const auto& [name, other] : taken_)
+      if (matches_.contains(other)) texts.push_back(name + " from " + other);
+    return texts;
   }
 
   const std::vector<std::string>& problems() const { return problems_; }
@@ -107,6 +116,7 @@ class Loading {
     for (const std::string& other : pretrained::shared_with(name))
       if (found == tensors_.end()) found = tensors_.find(other);
     if (found == tensors_.end()) return nullptr;
+    if (found->first != name) taken_.emplace(name, found->first);
     left_.erase(found->first);
     return &found->second;
   }
@@ -120,6 +130,14 @@ class Loading {
         return true;
     }
     return false;
+  }
+
+  std::string reason_for_no_place(const std::string& name) const {
+    for (const std::string& other : pretrained::shared_with(name))
+      if (tensors_.contains(other))
+        return ": has other values in the file than " + other +
+               ", and the model has one tensor for both (tie_word_embeddings in config.json)";
+    return ": in the file, but not in the model";
   }
 
   void miss(const std::string& name, const model::TensorDecl& decl, std::string problem) {
@@ -140,8 +158,9 @@ class Loading {
   bool has_lora_;
   bool has_adapters_;  // which are loaded, too
   checkpoint::TensorMap tensors_;
-  std::set<std::string> left_;     // names that no decl asked for
-  checkpoint::TensorMap matches_;  // by names here
+  std::set<std::string> left_;                // names that no decl asked for
+  checkpoint::TensorMap matches_;             // by names here
+  std::map<std::string, std::string> taken_;  // names in the file, by names here, of tensors that go by another name
   std::vector<std::string> problems_;
   std::vector<std::string> fresh_;
   std::vector<std::string> unused_;
@@ -223,6 +242,9 @@ checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelCo
   if (!loading.fresh().empty()) text += "; newly initialized: " + words_of(loading.fresh());
   if (!loading.unused().empty()) text += "; not used: " + words_of(loading.unused());
   notices.push_back({tracking::Level::info, text});
+  if (const std::vector<std::string> repeated = loading.repeated(); !repeated.empty())
+    notices.push_back({tracking::Level::warning,
+                       "the weights in " + from + " lack tensors, which are taken from others: " + words_of(repeated)});
   return loading.matches();
 }
 
