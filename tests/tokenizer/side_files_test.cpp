@@ -467,4 +467,27 @@ TEST_CASE("a class gives the roles that no file names", "[tokenizer][regression]
   CHECK((named.begin == 260 && named.end == 259));
 }
 
+TEST_CASE("Llama's older tokenizer.json puts no second space before a text", "[tokenizer][regression]") {
+  const Json older = {{"added_tokens", Json::array()},
+                      {"normalizer",
+                       {{"type", "Sequence"},
+                        {"normalizers",
+                         {{{"type", "Prepend"}, {"prepend", "\u2581"}},
+                          {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}}}}}},
+                      {"pre_tokenizer", nullptr},
+                      {"model",
+                       {{"type", "BPE"},
+                        {"unk_token", "<unk>"},
+                        {"byte_fallback", true},
+                        {"fuse_unk", true},
+                        {"vocab", {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}, {"\u2581", 3}, {"a", 4}, {"\u2581a", 5}}},
+                        {"merges", {"\u2581 a"}}}}};
+  const File json{"tokenizer.json", older.dump()};
+  CHECK(ids_of(*Files({json}).load(), " a") == Ids{3, 5});
+  const File named{"tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})"};
+  const auto llama = Files({json, named}).load();
+  CHECK(ids_of(*llama, " a") == Ids{5});
+  CHECK(ids_of(*llama, "a  a") == Ids{5, 3, 5});
+}
+
 }  // namespace trainctl::tokenizer::side_files_test

@@ -142,17 +142,6 @@ std::optional<ClassPipeline> pipeline_of(const std::string& name, const Json& co
   return std::nullopt;
 }
 
-/// Returns whether the file has Llama's pre-tokenizer in the older form, as a normalizer, which is the same with
-/// legacy: true.
-bool has_llama_normalizer(const Json& document, const ClassPipeline& made) {
-  const Json normalizer = {{"type", "Sequence"},
-                           {"normalizers",
-                            {{{"type", "Prepend"}, {"prepend", "\u2581"}},
-                             {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}}}}};
-  return made.pre_tokenizer.value("prepend_scheme", Json()) == "always" &&
-         part_of(document, "normalizer") == normalizer && part_of(document, "pre_tokenizer").is_null();
-}
-
 /// Classes of transformers 5.17 that read other files, or build a pipeline which isn't known here.
 constexpr std::array<std::string_view, 84> kOtherClasses = {"AlbertTokenizer",
                                                             "BarthezTokenizer",
@@ -251,10 +240,8 @@ class Remaking {
     if (const std::optional<ClassPipeline> made = pipeline_of(name_, config_)) {
       check_model();
       check_added();
-      if (!has_llama_normalizer(document_, *made)) {
-        put("normalizer", made->normalizer);
-        put("pre_tokenizer", made->pre_tokenizer);
-      }
+      put("normalizer", made->normalizer);
+      put("pre_tokenizer", made->pre_tokenizer);
       put("decoder", made->decoder);
       put_model(made->model);
     }
