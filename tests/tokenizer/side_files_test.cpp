@@ -490,4 +490,29 @@ TEST_CASE("Llama's older tokenizer.json puts no second space before a text", "[t
   CHECK(ids_of(*llama, "a  a") == Ids{5, 3, 5});
 }
 
+TEST_CASE("RoBERTa's class trims offsets, whatever a tokenizer.json does", "[tokenizer][regression]") {
+  Json json = Json::parse(split_at_spaces().bytes);
+  json["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}};
+  for (const char* token : {"<s>", "</s>"}) json["model"]["vocab"][token] = json["model"]["vocab"].size();
+  const auto processor = [](bool trims) {
+    return Json{{"type", "RobertaProcessing"},
+                {"sep", {"</s>", 259}},
+                {"cls", {"<s>", 258}},
+                {"trim_offsets", trims},
+                {"add_prefix_space", false}};
+  };
+  const auto load = [&](const char* config, bool trims) {
+    json["post_processor"] = processor(trims);
+    return Files({{"tokenizer.json", json.dump()}, {"tokenizer_config.json", config}}).load();
+  };
+  const char* const roberta = R"({"tokenizer_class": "RobertaTokenizer"})";
+  const auto trimmed = load(roberta, false);
+  CHECK(ids_of(*trimmed, " the", SpecialTokens::add) == Ids{258, 32, 257, 259});
+  CHECK(trimmed->encode(" the", {SpecialTokens::leave_out, std::nullopt}).offsets ==
+        std::vector<TextRange>{{1, 1}, {1, 4}});
+  const auto whole = load(R"({"tokenizer_class": "RobertaTokenizer", "trim_offsets": false})", true);
+  CHECK(whole->encode(" the", {SpecialTokens::leave_out, std::nullopt}).offsets ==
+        std::vector<TextRange>{{0, 1}, {1, 4}});
+}
+
 }  // namespace trainctl::tokenizer::side_files_test

@@ -315,20 +315,30 @@ class Remaking {
   }
 
   void put_around() {
+    if (is_of_roberta()) return put_around_of_roberta();
     TokensAround found;
     add_tokens_around(part_of(document_, "post_processor"), found);
     std::optional<TokensAround> made;
     if (is_of_bert())
       made = {{content("cls_token", "[CLS]")}, {content("sep_token", "[SEP]")}};
-    else if (name_ == "RobertaTokenizer")
-      made = {{content("cls_token", "<s>")}, {content("sep_token", "</s>")}};
     else if (name_ == "GPTNeoXTokenizer")
       made = TokensAround{};
     if (made && found != *made) document_["post_processor"] = template_of(*made);
   }
 
+  void put_around_of_roberta() {
+    const std::string begin = content("cls_token", "<s>");
+    const std::string end = content("sep_token", "</s>");
+    const Json made = {{"type", "RobertaProcessing"},
+                       {"sep", {end, id_of(end)}},
+                       {"cls", {begin, id_of(begin)}},
+                       {"trim_offsets", config_.value("trim_offsets", Json(true))},
+                       {"add_prefix_space", config_.value("add_prefix_space", Json()) == true}};
+    if (part_of(document_, "post_processor") != made) document_["post_processor"] = made;
+  }
+
   std::uint64_t id_of(const std::string& token) const {
-    const Json vocabulary = part_of(document_.at("model"), "vocab");
+    const Json& vocabulary = document_.at("model").at("vocab");
     if (vocabulary.is_object() && vocabulary.contains(token)) return vocabulary.at(token).get<std::uint64_t>();
     for (const Json& added : part_of(document_, "added_tokens"))
       if (added.at("content") == token) return added.at("id").get<std::uint64_t>();
@@ -342,14 +352,13 @@ class Remaking {
     Json tokens = Json::object();
     const auto add = [&](const std::string& token, bool is_in_second) {
       single.push_back({{"SpecialToken", {{"id", token}, {"type_id", 0U}}}});
-      if (is_in_second) second.push_back({{"SpecialToken", {{"id", token}, {"type_id", is_of_roberta() ? 0U : 1U}}}});
+      if (is_in_second) second.push_back({{"SpecialToken", {{"id", token}, {"type_id", 1U}}}});
       tokens[token] = {{"id", token}, {"ids", {id_of(token)}}, {"tokens", {token}}};
     };
-    // BERT's second text begins behind the first one's end, RoBERTa's behind another end.
-    for (const std::string& token : around.before) add(token, !is_of_bert() && !is_of_roberta());
-    if (is_of_roberta()) second.push_back({{"SpecialToken", {{"id", around.behind.front()}, {"type_id", 0U}}}});
+    // BERT's second text begins behind the first one's end.
+    for (const std::string& token : around.before) add(token, !is_of_bert());
     single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0U}}}});
-    second.push_back({{"Sequence", {{"id", "B"}, {"type_id", is_of_roberta() ? 0U : 1U}}}});
+    second.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1U}}}});
     for (const std::string& token : around.behind) add(token, true);
     Json pair = single;
     for (const Json& piece : second) pair.push_back(piece);
