@@ -515,4 +515,25 @@ TEST_CASE("RoBERTa's class trims offsets, whatever a tokenizer.json does", "[tok
         std::vector<TextRange>{{0, 1}, {1, 4}});
 }
 
+TEST_CASE("tokens with roles that only a model's class knows are added as transformers adds them",
+          "[tokenizer][regression]") {
+  const auto config = [](const char* json) { return File{"tokenizer_config.json", json}; };
+  const auto object = Files({kWords, config(R"({"image_token": {"__type": "AddedToken", "content": "[I]"}})")}).load();
+  CHECK(ids_of(*object, "the [I]") == Ids{8, 13});
+  CHECK_THAT(Files({kWords, config(R"({"z_token": "[Z]", "a_token": "[A]"})")}).refusal(),
+             Contains("has no id") && Contains("'[Z]'"));
+  CHECK_THAT(Files({kWords, config(R"({"extra_special_tokens": {"z_token": "[Z]", "a_token": "[A]"}})")}).refusal(),
+             Contains("extra_special_tokens"));
+  const auto listed = Files({kWords,
+                             config(R"({"extra_special_tokens": ["[Z]"]})"),
+                             {"special_tokens_map.json", R"({"extra_special_tokens": ["[A]", "[Z]"]})"}})
+                          .load();
+  CHECK(ids_of(*listed, "[Z][A]") == Ids{13, 14});
+  const auto old = Files({kWords,
+                          config(R"({"extra_special_tokens": ["[Z]"]})"),
+                          {"special_tokens_map.json", R"({"additional_special_tokens": ["[A]"]})"}})
+                       .load();
+  CHECK(old->vocab_size() == 14);
+}
+
 }  // namespace trainctl::tokenizer::side_files_test

@@ -143,7 +143,16 @@ Json config_beside(const fs::path& path) {
         .hint("remove the key, if special tokens of texts may stay whole");
   if (config.contains(kDecoder)) return config;
   const Json map = object_beside(path, kMap);
-  for (const auto& [key, value] : map.items()) config[key] = value;
+  for (const auto& [key, value] : map.items()) {
+    const Json listed = config.value(kListed, Json());
+    if (key != kListed || !value.is_array() || !listed.is_array()) {
+      config[key] = value;
+      continue;
+    }
+    for (const Json& token : value)
+      if (std::ranges::find(listed, token) == listed.end()) config[kListed].push_back(token);
+  }
+  if (config.contains(kListed)) config.erase(kOldListed);
   return config;
 }
 
@@ -264,8 +273,8 @@ std::vector<SideToken> side_tokens_with_ids(const fs::path& path, const Json& co
 std::vector<SideToken> side_tokens(const fs::path& path, const Json& config, std::span<const UsualToken> usual) {
   std::vector<SideToken> tokens = side_tokens_with_ids(path, config);
   const std::string place = place_in(path, kConfig);
-  const auto add = [&](std::optional<AddedToken> token, const std::string& key) {
-    if (token) tokens.push_back({.token = std::move(*token), .place = place + key});
+  const auto add = [&](std::optional<AddedToken> token, const std::string& key, bool has_own_role = false) {
+    if (token) tokens.push_back({.token = std::move(*token), .place = place + key, .has_own_role = has_own_role});
   };
   for (const char* key : kNamedTokens) {
     const auto given = config.find(key);
@@ -278,11 +287,12 @@ std::vector<SideToken> side_tokens(const fs::path& path, const Json& config, std
   }
   // Tokens with roles that only the model's own class knows.
   for (const auto& [key, value] : config.items())
-    if (key.ends_with("_token") && value.is_string() &&
+    if (key.ends_with("_token") && (value.is_string() || value.is_object()) &&
         std::find(kNamedTokens.begin(), kNamedTokens.end(), std::string_view(key)) == kNamedTokens.end())
-      add(special_named(value.get<std::string>()), key);
+      add(read_special(value, place + key), key, /*has_own_role=*/true);
   for (const char* key : {kListed, kOldListed})
-    for (AddedToken& token : listed_tokens(config, key, place)) add(std::move(token), key);
+    for (AddedToken& token : listed_tokens(config, key, place))
+      add(std::move(token), key, /*has_own_role=*/config[key].is_object());
   return tokens;
 }
 
@@ -290,6 +300,7 @@ void add_side_tokens(const std::vector<SideToken>& tokens, const KnownTokens& kn
                      std::vector<AddedToken>& added) {
   std::set<std::string> contents;
   std::uint32_t next = known.size;
+  int num_new_roles = 0;
   for (const AddedToken& token : added) {
     contents.insert(token.content);
     next = std::max(next, token.id + 1);
@@ -303,6 +314,11 @@ void add_side_tokens(const std::vector<SideToken>& tokens, const KnownTokens& kn
     AddedToken token = side.token;
     const std::optional<std::uint32_t> id = known.find(token.content);
     token.id = id ? *id : next++;
+    if (!id && side.has_own_role && ++num_new_roles > 1)
+      throw core::Error(side.place + ": '" + token.content +
+                        "' has no id, and neither has another token with a role of " +
+                        "its own; transformers numbers them by their order in the file, which isn't read here")
+          .hint("list these tokens and their ids under added_tokens_decoder");
     if (token.id > kMaxTokenId) throw core::Error(side.place + ": too many tokens");
     if (side.id && *side.id != token.id)
       throw core::Error(side.place + ": '" + token.content + "' has id " + std::to_string(*side.id) +

@@ -32,6 +32,7 @@ struct SideToken {
   AddedToken token;
   std::optional<std::uint32_t> id{};  // that the file gives
   std::string place;                  // the file and the key
+  bool has_own_role = false;          // a role that only the model's own class knows, such as image_token
 };
 
 /// Returns tokenizer_config.json in the directory of `path`; an empty object if there is none.
