@@ -351,15 +351,14 @@ Counts sorted_counts(const Column& column) {
   return counts;
 }
 
-/// Returns whether the values of a label are numbers to predict: many different ones, or any fractions. Truth values
-/// are none.
+/// Returns whether the values of a label are numbers to predict: many different ones, or any fractions. Classes may be
+/// numbered 0.0, 1.0, 2.0: pandas makes such numbers of a column with missing values.
 bool is_value(const Column& label) {
   constexpr std::size_t kMostNumberedClasses = 20;
-  const bool has_truth_values = std::any_of(label.values.begin(), label.values.end(),
-                                            [](const auto& one) { return dataset::is_truth_value(one.first); });
-  if (!label.numbers || has_truth_values) return false;
+  if (!label.numbers) return false;
   const bool has_fractions = std::any_of(label.values.begin(), label.values.end(), [&](const auto& one) {
-    return one.first.find_first_of("eE") != std::string::npos || one.first.find(label.decimal) != std::string::npos;
+    const double value = dataset::number_in(one.first, label.decimal).value_or(0);
+    return value != std::trunc(value);
   });
   return label.values.size() > kMostNumberedClasses || (has_fractions && label.values.size() > 2);
 }

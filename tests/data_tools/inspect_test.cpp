@@ -106,6 +106,8 @@ TEST_CASE("numbers with fractions are values to predict", "[data_tools]") {
   CHECK(comma.label_is_value);
   const SeenRows truths = rows_of(directory.write("truths.csv", "rooms,let\n3,True\n4,False\n5,true\n6,True\n"));
   CHECK_FALSE(truths.label_is_value);
+  const SeenRows numbered = rows_of(directory.write("numbered.csv", "x,stars\n3,1.0\n4,\n5,2.0\n6,3.0\n7,1.0\n"));
+  CHECK_FALSE(numbered.label_is_value);
   CHECK_THAT(error_of([&] { rows_of(seen.train, {.label = "cost"}); }), Contains("there is no column 'cost'"));
 }
 
