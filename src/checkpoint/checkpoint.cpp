@@ -170,9 +170,17 @@ TensorMap Checkpoint::read_whole(const std::string& prefix) const {
 
 std::vector<std::string> changed_keys(const CheckpointInfo& info, const std::map<std::string, std::string>& now) {
   const auto shown = [](const std::string& value) { return value.empty() ? "(not set)" : value; };
+  // A section that is set or removed is listed by its keys: as a whole it is null on one side, and no key on the other.
+  const auto is_listed_by_keys = [&](const std::string& section, const std::map<std::string, std::string>& keys) {
+    const auto inside = keys.lower_bound(section + ".");
+    return inside != keys.end() && inside->first.starts_with(section + ".");
+  };
   std::vector<std::string> lines;
-  for (const config::Difference& change : config::diff(info.config, now))
-    lines.push_back(change.path + ": " + shown(change.was) + " -> " + shown(change.now));
+  for (const config::Difference& change : config::diff(info.config, now)) {
+    const bool is_set = change.was == "null" && is_listed_by_keys(change.path, now);
+    const bool is_removed = change.now == "null" && is_listed_by_keys(change.path, info.config);
+    if (!is_set && !is_removed) lines.push_back(change.path + ": " + shown(change.was) + " -> " + shown(change.now));
+  }
   return lines;
 }
 

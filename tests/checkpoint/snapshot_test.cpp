@@ -120,10 +120,13 @@ TEST_CASE("state that doesn't fit is refused with its name and both shapes", "[c
 }
 
 TEST_CASE("keys of the config that changed are listed with both values", "[checkpoint]") {
-  const CheckpointInfo info{
+  CheckpointInfo info{
       .step = 1, .config = {{"a", "1"}, {"gone", "2"}, {"same", "3"}}, .metrics = {}, .data_fingerprint = ""};
   CHECK(changed_keys(info, {{"a", "0.5"}, {"new", "x"}, {"same", "3"}}) ==
         std::vector<std::string>{"a: 1 -> 0.5", "gone: 2 -> (not set)", "new: (not set) -> x"});
+  info.config = {{"ema", "null"}, {"plain", "null"}, {"spikes.window", "8"}};
+  CHECK(changed_keys(info, {{"ema.decay", "0.9"}, {"plain", "1"}, {"spikes", "null"}}) ==
+        std::vector<std::string>{"ema.decay: (not set) -> 0.9", "plain: null -> 1", "spikes.window: 8 -> (not set)"});
 }
 
 }  // namespace
