@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -171,12 +172,27 @@ struct TableConfig {
                         "changes nothing while numbers aren't in bins; set feature_scaling: piecewise_linear"});
     if (!separator.is_auto() && !separator_in(*separator.value))
       broken.push_back({{"separator"}, "expected one character, \\t, or whitespace (any run of blanks and tabs)"});
+    add_column_rules(broken);
     for (const auto& [key, is_set] :
          {std::pair("separator", !separator.is_auto()), std::pair("decimal", decimal != DecimalSign::auto_),
           std::pair("encoding", encoding != TableConfig{}.encoding),
           std::pair("header_lines", !header_lines.is_auto())})
       if (is_set && is_parquet()) broken.push_back({{key, "train", "format"}, "is for csv and tsv; no file is one"});
     return broken;
+  }
+  /// Adds the rules of the lists that say what columns are: each column is of one kind, and the label of none.
+  void add_column_rules(std::vector<config::BrokenRule>& broken) const {
+    std::map<std::string, std::string> lists;
+    for (const auto& [key, columns] :
+         {std::pair("numerical_columns", &numerical_columns), std::pair("categorical_columns", &categorical_columns),
+          std::pair("date_columns", &date_columns)})
+      for (std::size_t i = 0; i < columns->size(); ++i) {
+        const std::string& column = (*columns)[i];
+        const std::string path = std::string(key) + "[" + std::to_string(i) + "]";
+        if (column == label) broken.push_back({{path, "label"}, "'" + column + "' is the label, and no feature"});
+        if (const auto [first, is_new] = lists.emplace(column, key); !is_new)
+          broken.push_back({{path, first->second}, "'" + column + "' is in dataset." + first->second + " already"});
+      }
   }
   /// Returns whether each file is one of Parquet, by its name or by `format`.
   bool is_parquet() const {

@@ -376,6 +376,10 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
                       "}\n")
               .empty());
   }
+  CHECK(table("numerical_columns: [a], date_columns: [b, a]")
+            .ends_with("dataset.date_columns[1]: 'a' is in dataset.numerical_columns already"));
+  CHECK(table("categorical_columns: [a, y]")
+            .ends_with("dataset.categorical_columns[1]: 'y' is the label, and no feature"));
   CHECK(table("class_names: [a]").ends_with("class_names: changes nothing while dataset.label_type is value"));
   CHECK(table("split_seed: 5").find("no share of the samples is kept for evaluation") != std::string::npos);
   for (const auto& [dataset, why] : std::vector<std::pair<std::string, std::string>>{
