@@ -290,6 +290,8 @@ TEST_CASE("keys that change what transformers computes, and no network here does
   CHECK(names(gpt2(R"("add_cross_attention": true)"), "add_cross_attention"));
   CHECK(names(gpt2(R"("tie_word_embeddings": false)"), "tie_word_embeddings"));
   CHECK(names(gpt2(R"("quantization_config": {"bits": 4})"), "quantization_config"));
+  CHECK(names(gpt2(R"("per_layer_config": {"0": {"layer_norm_epsilon": 0.5}})"), "per_layer_config"));
+  CHECK(gpt2(R"("per_layer_config": {})").empty());
   CHECK(names(gpt2(R"("embd_pdrop": 0.0)"), "embd_pdrop"));
   CHECK(gpt2(R"("embd_pdrop": 0.0)", ", dropout: 0.0").empty());
   CHECK(gpt2(R"("scale_attn_weights": true, "reorder_and_upcast_attn": true, "summary_type": "mean")").empty());
