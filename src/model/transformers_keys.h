@@ -71,6 +71,7 @@ inline constexpr FixedKey kDistilBertFixed[] = {
 inline constexpr FixedKey kT5Fixed[] = {
     {"feed_forward_proj", R"(["relu", "gated-gelu"])", "expected relu or gated-gelu"},
     {"is_causal", "[true]", "the decoder's attention sees earlier tokens alone; expected true"},
+    {"is_encoder_decoder", "[true]", "the network has an encoder and a decoder; expected true"},
 };
 inline constexpr FixedKey kVitFixed[] = {
     {"qkv_bias", "[true]", "queries, keys and values have a bias; expected true"},

@@ -43,7 +43,7 @@ const Family
              R"({"bos_token_id": 5, "eos_token_id": 6, "initializer_range": 0.5, "qa_dropout": 0.5, "sinusoidal_pos_embds": true})"},
             {"t5",
              R"({"vocab_size": 77, "d_model": 96, "d_kv": 32, "d_ff": 77, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 6, "relative_attention_num_buckets": 16, "relative_attention_max_distance": 77, "dropout_rate": 0.25, "layer_norm_epsilon": 0.001, "tie_word_embeddings": false, "scale_decoder_outputs": false})",
-             R"({"feed_forward_proj": "gated-silu", "dense_act_fn": "silu", "is_gated_act": true})",
+             R"({"feed_forward_proj": "gated-silu", "dense_act_fn": "silu", "is_gated_act": true, "is_encoder_decoder": false})",
              R"({"use_cache": false, "pad_token_id": 7, "eos_token_id": 6, "initializer_factor": 0.5, "classifier_dropout": 0.5, "is_decoder": true})"},
             {"vit",
              R"({"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 6, "intermediate_size": 77, "hidden_act": "quick_gelu", "hidden_dropout_prob": 0.25, "attention_probs_dropout_prob": 0.25, "layer_norm_eps": 0.001, "patch_size": 8})",
