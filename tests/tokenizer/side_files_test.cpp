@@ -536,4 +536,14 @@ TEST_CASE("tokens with roles that only a model's class knows are added as transf
   CHECK(old->vocab_size() == 14);
 }
 
+TEST_CASE("a token with several roles has the flags of the last", "[tokenizer][regression]") {
+  const auto ids = [](const char* config) {
+    return ids_of(*Files({kWords, {"tokenizer_config.json", config}}).load(), "the<x>s");
+  };
+  CHECK(ids(R"({"eos_token": "<x>"})") == Ids{8, 13, 11});
+  const std::string word = R"({"__type": "AddedToken", "content": "<x>", "single_word": true})";
+  CHECK(ids((R"({"eos_token": "<x>", "pad_token": )" + word + "}").c_str()) == Ids{8, 10, 1, 12, 11});
+  CHECK(ids((R"({"eos_token": )" + word + R"(, "pad_token": "<x>"})").c_str()) == Ids{8, 13, 11});
+}
+
 }  // namespace trainctl::tokenizer::side_files_test

@@ -111,6 +111,14 @@ std::vector<SideToken> sorted_by_id(std::vector<SideToken> tokens) {
   return tokens;
 }
 
+/// Gives a token with several roles the flags of the last one, as transformers adds it anew for each.
+void take_last_flags(const AddedToken& last, std::vector<AddedToken>& added) {
+  const auto same = std::ranges::find(added, last.content, &AddedToken::content);
+  same->single_word = last.single_word;
+  same->left_strip = last.left_strip;
+  same->right_strip = last.right_strip;
+}
+
 /// Gives a token that tokenizer.json has the flags of added_tokens_decoder, which transformers takes.
 void take_flags(const SideToken& side, const Normalizer* normalizer, std::vector<AddedToken>& added) {
   const auto same = std::ranges::find(added, side.token.content, &AddedToken::content);
@@ -299,6 +307,7 @@ std::vector<SideToken> side_tokens(const fs::path& path, const Json& config, std
 void add_side_tokens(const std::vector<SideToken>& tokens, const KnownTokens& known, const Normalizer* normalizer,
                      std::vector<AddedToken>& added) {
   std::set<std::string> contents;
+  std::set<std::string> named;  // that only roles add
   std::uint32_t next = known.size;
   int num_new_roles = 0;
   for (const AddedToken& token : added) {
@@ -308,9 +317,11 @@ void add_side_tokens(const std::vector<SideToken>& tokens, const KnownTokens& kn
   for (const SideToken& side : tokens) {
     if (side.token.content.empty()) continue;
     if (!contents.insert(side.token.content).second) {
+      if (!side.id && named.contains(side.token.content)) take_last_flags(side.token, added);
       take_flags(side, normalizer, added);
       continue;
     }
+    if (!side.id) named.insert(side.token.content);
     AddedToken token = side.token;
     const std::optional<std::uint32_t> id = known.find(token.content);
     token.id = id ? *id : next++;
