@@ -546,4 +546,15 @@ TEST_CASE("a token with several roles has the flags of the last", "[tokenizer][r
   CHECK(ids((R"({"eos_token": )" + word + R"(, "pad_token": "<x>"})").c_str()) == Ids{8, 13, 11});
 }
 
+TEST_CASE("the padding of a tokenizer.json gives the pad token that no file names", "[tokenizer][regression]") {
+  const File json{"tokenizer.json",
+                  R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "Whitespace"},
+                      "padding": {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": null,
+                                  "pad_id": 2, "pad_type_id": 0, "pad_token": "fox"},
+                      "model": {"type": "WordLevel", "unk_token": "[UNK]",
+                                "vocab": {"[UNK]": 0, "[PAD]": 1, "fox": 2, "the": 3}}})"};
+  CHECK(Files({json}).load()->roles().pad == 2);
+  CHECK(Files({json, {"tokenizer_config.json", R"({"pad_token": "the"})"}}).load()->roles().pad == 3);
+}
+
 }  // namespace trainctl::tokenizer::side_files_test

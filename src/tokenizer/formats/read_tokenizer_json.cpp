@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <unordered_map>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "tokenizer/formats/class_pipeline.h"
 #include "tokenizer/formats/formats.h"
 #include "tokenizer/formats/side_files.h"
@@ -41,6 +43,16 @@ std::vector<AddedToken> read_added_tokens(const JsonCursor& json, const Vocabula
   return tokens;
 }
 
+/// Takes the pad token of tokenizer.json's padding, unless a file beside names one or the class has its own, or none.
+void take_padding_token(const Json& document, std::string_view tokenizer_class, Json& config) {
+  const bool has_own = tokenizer_class == "GPT2Tokenizer" || tokenizer_class == "CodeGenTokenizer" ||
+                       std::ranges::any_of(usual_tokens_of(tokenizer_class), [](const UsualToken& one) {
+                         return std::string_view(one.key) == "pad_token";
+                       });
+  const std::string token = core::text_member(core::object_member(document, "padding"), "pad_token");
+  if (!has_own && !token.empty() && !config.contains("pad_token")) config["pad_token"] = token;
+}
+
 /// Returns null if the key is missing.
 JsonCursor part_or_null(const JsonCursor& json, std::string_view key) {
   static const Json kNull;
@@ -51,8 +63,9 @@ JsonCursor part_or_null(const JsonCursor& json, std::string_view key) {
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path, const std::string& bytes) {
   Json document = parse_json(path, bytes);
-  const Json config = config_beside(path);
+  Json config = config_beside(path);
   const std::string tokenizer_class = auto_tokenizer_class(path, config);
+  take_padding_token(document, tokenizer_class, config);
   const std::string other_pipeline = take_pipeline_of_class(document, config, tokenizer_class, path);
   const JsonCursor json(document, path.string() + ": ");
   PipelineParts parts;
