@@ -536,6 +536,18 @@ TEST_CASE("tokens with roles that only a model's class knows are added as transf
   CHECK(old->vocab_size() == 14);
 }
 
+TEST_CASE("a decoded text loses spaces before punctuation where the files ask for it", "[tokenizer][regression]") {
+  const File json{"tokenizer.json",
+                  R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "WhitespaceSplit"},
+                      "decoder": null,
+                      "model": {"type": "WordLevel", "unk_token": "?",
+                                "vocab": {"?": 0, "it": 1, "'": 2, "s": 3, ",": 4, "n't": 5, "do": 6, "not": 7}}})"};
+  const Ids ids = {1, 2, 3, 4, 6, 5, 6, 7, 0};
+  const File asks{"tokenizer_config.json", R"({"clean_up_tokenization_spaces": true})"};
+  CHECK(Files({json}).load()->decode(ids, SpecialTokens::add) == "it ' s , do n't do not ?");
+  CHECK(Files({json, asks}).load()->decode(ids, SpecialTokens::add) == "it's, don't do not?");
+}
+
 TEST_CASE("a token with several roles has the flags of the last", "[tokenizer][regression]") {
   const auto ids = [](const char* config) {
     return ids_of(*Files({kWords, {"tokenizer_config.json", config}}).load(), "the<x>s");

@@ -26,13 +26,9 @@ std::string joined(const Tokens& tokens) {
   return text;
 }
 
-/// Removes the spaces that English text does not have, before punctuation and contractions.
+/// Removes the spaces that English text does not have, as decoders do it to each token.
 std::string cleaned_up(std::string text) {
-  constexpr std::pair<std::string_view, std::string_view> kReplacements[] = {
-      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
-      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-  for (const auto& [what, with] : kReplacements) text = replaced(text, what, with);
-  return text;
+  return replaced(clean_up_tokenization(std::move(text)), " do not", " don't");
 }
 
 class ByteLevelDecoder final : public Decoder {
@@ -250,6 +246,14 @@ std::unique_ptr<Decoder> read_decoder(const JsonCursor& json, const SharedCharac
     return std::make_unique<Ctc>(json.text_or("pad_token", "<pad>"), json.text_or("word_delimiter_token", "|"),
                                  json.flag_or("cleanup", true));
   throw json.error("unknown decoder '" + type + "'");
+}
+
+std::string clean_up_tokenization(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> kReplacements[] = {
+      {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
+      {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [what, with] : kReplacements) text = replaced(text, what, with);
+  return text;
 }
 
 std::unique_ptr<Decoder> byte_level_decoder() {

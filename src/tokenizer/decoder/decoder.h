@@ -21,5 +21,8 @@ class Decoder {
 std::unique_ptr<Decoder> read_decoder(const JsonCursor& json, const SharedCharacters& characters);
 std::unique_ptr<Decoder> byte_level_decoder();
 std::unique_ptr<Decoder> word_piece_decoder(std::string prefix);
+/// Removes the spaces before punctuation and contractions that English text does not have, as transformers does it to a
+/// decoded text.
+std::string clean_up_tokenization(std::string text);
 
 }  // namespace trainctl::tokenizer

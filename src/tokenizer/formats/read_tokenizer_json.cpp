@@ -92,6 +92,7 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
   set_roles(config, usual, known, parts.added, parts.roles);
   const bool cuts_left = json.has("truncation") && json.at("truncation").text_or("direction", "Right") == "Left";
   parts.truncation_side = truncation_side(path, config, cuts_left ? TruncationSide::left : TruncationSide::right);
+  parts.cleans_up = cleans_up_text(config) && !document["model"].contains("merges");
   std::string changes = fingerprint_of({parts.added.begin() + static_cast<std::ptrdiff_t>(num_own), parts.added.end()});
   const std::vector<AddedToken> own(parts.added.begin(), parts.added.begin() + static_cast<std::ptrdiff_t>(num_own));
   if (fingerprint_of(own) != own_fingerprint) changes += ":own" + fingerprint_of(own);

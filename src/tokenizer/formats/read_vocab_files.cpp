@@ -176,6 +176,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(const fs::path& path) {
   parts.post_processor = bert_template(*options.vocabulary.find(begin), *options.vocabulary.find(end));
   parts.decoder = word_piece_decoder("##");
   parts.model = word_piece_model(std::move(options));
+  parts.cleans_up = cleans_up_text(config);
   const std::string flags{normalizer.lowercase ? 'l' : 'L', normalizer.handle_chinese_chars ? 'c' : 'C',
                           normalizer.strip_accents ? 'a' : 'A'};
   finish(parts, path, config, usual_tokens_of("BertTokenizer"),

@@ -40,6 +40,7 @@ struct Additions {
   PrefixSpace prefix_space = PrefixSpace::first;
   SpecialTokenIds roles{};
   TruncationSide truncation_side = TruncationSide::right;
+  bool cleans_up = false;
 };
 
 /// Returns where the characters of a text begin, and its end.
@@ -179,6 +180,7 @@ class SentencePiece final : public Tokenizer {
         prefix_space_(additions.prefix_space),
         roles_(additions.roles),
         truncation_side_(additions.truncation_side),
+        cleans_up_(additions.cleans_up),
         fingerprint_(std::move(fingerprint)) {
     around_.begin = around_.begin && roles_.begin;
     around_.end = around_.end && roles_.end;
@@ -246,7 +248,7 @@ class SentencePiece final : public Tokenizer {
       }
     }
     flush();
-    return text;
+    return cleans_up_ ? clean_up_tokenization(std::move(text)) : text;
   }
 
   std::int64_t vocab_size() const override { return vocab_size_; }
@@ -371,6 +373,7 @@ class SentencePiece final : public Tokenizer {
   PrefixSpace prefix_space_;
   SpecialTokenIds roles_;
   TruncationSide truncation_side_;
+  bool cleans_up_;
   std::int64_t vocab_size_ = 0;
   std::string fingerprint_;
 };
@@ -520,7 +523,9 @@ void require_tokens_of_class(const std::filesystem::path& path, const Json& conf
 
 Additions additions_beside(const std::filesystem::path& path, const Json& config,
                            const SentencePieceProcessor& processor, const SentencePieceFile& file) {
-  Additions found{.roles = roles_in(processor), .truncation_side = truncation_side(path, config)};
+  Additions found{.roles = roles_in(processor),
+                  .truncation_side = truncation_side(path, config),
+                  .cleans_up = cleans_up_text(config) && file.is_unigram};
   const std::string type = tokenizer_class_beside(path, config);
   constexpr std::array<std::string_view, 4> kRead = {"LlamaTokenizer", "T5Tokenizer", "GemmaTokenizer",
                                                      "PreTrainedTokenizer"};

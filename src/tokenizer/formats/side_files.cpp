@@ -370,6 +370,10 @@ TruncationSide truncation_side(const fs::path& path, const Json& config, Truncat
   throw core::Error(place_in(path, kConfig) + "truncation_side: expected \"left\" or \"right\", got " + found->dump());
 }
 
+bool cleans_up_text(const Json& config) {
+  return config.value("clean_up_tokenization_spaces", Json()) == true;
+}
+
 std::string fingerprint_of(const std::vector<AddedToken>& added) {
   if (added.empty()) return "";
   std::string all;

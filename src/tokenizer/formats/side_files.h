@@ -88,6 +88,9 @@ void set_roles(const Json& config, std::span<const UsualToken> usual, const Know
 TruncationSide truncation_side(const std::filesystem::path& path, const Json& config,
                                TruncationSide otherwise = TruncationSide::right);
 
+/// Returns whether transformers removes spaces before punctuation of a decoded text, which it does for no BPE.
+bool cleans_up_text(const Json& config);
+
 /// Returns a text that differs where any of the tokens does; empty: there are none.
 std::string fingerprint_of(const std::vector<AddedToken>& added);
 

@@ -139,7 +139,7 @@ class Pipeline final : public Tokenizer {
       if (parts_.decoder == nullptr && i > 0) text += ' ';
       text += tokens[i];
     }
-    return text;
+    return parts_.cleans_up ? clean_up_tokenization(std::move(text)) : text;
   }
 
   std::int64_t vocab_size() const override { return vocab_size_; }

@@ -27,6 +27,7 @@ struct PipelineParts {
   std::unique_ptr<Decoder> decoder{};               // null: tokens with spaces between
   SpecialTokenIds roles{};
   TruncationSide truncation_side = TruncationSide::right;
+  bool cleans_up = false;  // a decoded text
   std::string fingerprint{};
   bool is_changed_by_side_files = false;  // of a tokenizer.json
 };
