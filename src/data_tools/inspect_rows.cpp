@@ -62,9 +62,14 @@ struct Column {
   std::string structure{};                                 // "array" or "object", if a member is one in any row
   std::int64_t structure_line = 0;                         // the first such row
   std::unordered_map<std::string, std::int64_t> values{};  // at most kMostDistinct
+  std::map<std::string, std::int64_t> quoted_missing{};    // "NA" in quotes: a text, but no number and no date
 
-  /// Returns whether the cell has a value.
+  /// Returns whether the cell has a value, as far as the rows show.
   bool add(std::string_view cell, bool is_text = false) {
+    if (is_text && !cell.empty() && dataset::is_missing(cell)) {
+      ++quoted_missing[std::string(cell)];
+      return !numbers && !dates;
+    }
     if (is_text ? cell.empty() : dataset::is_missing(cell)) {
       ++num_missing;
       return false;
@@ -79,6 +84,18 @@ struct Column {
     else if (static_cast<std::int64_t>(values.size()) < kMostDistinct)
       values.emplace(cell, 1);
     return true;
+  }
+  /// Decides on the quoted cells, when all rows have shown whether these are numbers or dates.
+  void settle_quoted() {
+    for (const auto& [cell, count] : std::exchange(quoted_missing, {})) {
+      if (numbers || dates) {
+        num_missing += count;
+        continue;
+      }
+      num_present += count;
+      num_words += count;
+      values[cell] += count;
+    }
   }
   bool is_text() const {
     return num_present > 0 && !numbers && !dates &&
@@ -145,6 +162,7 @@ void read_table(std::string_view text, const fs::path& file, const InspectOption
     ++rows[num_missing];
     ++seen.num_rows;
   }
+  std::ranges::for_each(columns, &Column::settle_quoted);
   seen.num_incomplete = count_incomplete(rows, columns);
 }
 
@@ -190,7 +208,11 @@ void read_parquet(const fs::path& file, SeenRows& seen, std::vector<Column>& col
       all.push_back(static_cast<int>(all.size()));
     }
     for (std::string& name : dataset::unique_names(std::move(names))) columns.emplace_back().name = std::move(name);
-    for (std::size_t i = 0; i < stored.size(); ++i) columns[i].is_index = stored[i].is_index;
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      columns[i].is_index = stored[i].is_index;
+      columns[i].numbers = types[i] == dataset::ParquetType::number;
+      columns[i].dates = types[i] == dataset::ParquetType::date;
+    }
     return all;
   };
   RowsByMissing rows;
@@ -207,11 +229,12 @@ void read_parquet(const fs::path& file, SeenRows& seen, std::vector<Column>& col
     dataset::read_parquet_file(file, choose, use);
   } catch (const EnoughRows&) {
   }
-  seen.num_incomplete = count_incomplete(rows, columns);
   for (std::size_t i = 0; i < columns.size(); ++i) {
     columns[i].numbers = types[i] == dataset::ParquetType::number;
     columns[i].dates = types[i] == dataset::ParquetType::date;
+    columns[i].settle_quoted();
   }
+  seen.num_incomplete = count_incomplete(rows, columns);
 }
 
 /// Returns the columns that the user names by their names, where they were named by their numbers.

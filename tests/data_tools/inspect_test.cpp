@@ -50,6 +50,19 @@ TEST_CASE("a suggestion that leaves rows out counts them", "[data_tools][regress
              Contains("missing_values: drop  # leaves out 3 of 6 rows: 2 have no label, 1 miss another value"));
 }
 
+TEST_CASE("NA in quotes is no value among numbers, and a text among words", "[data_tools][regression]") {
+  const TemporaryDirectory directory;
+  const SeenRows seen = rows_of(directory.write(
+      "q.csv", "\"x\",\"kind\",\"label\"\n\"1\",\"NA\",\"a\"\n\"NA\",\"b\",\"a\"\n\"3\",\"NA\",\"b\"\n"));
+  REQUIRE(seen.columns.size() == 3);
+  CHECK(seen.columns[0].kind == "number");
+  CHECK(seen.columns[0].num_missing == 1);
+  CHECK(seen.columns[1].kind == "category");
+  CHECK(seen.columns[1].num_missing == 0);
+  CHECK(seen.columns[1].num_distinct == 2);
+  CHECK_THAT(suggested_experiment(seen, {.name = "q"}).text(), Contains("missing_values: mean"));
+}
+
 TEST_CASE("the files of UCI Adult are taken as they are", "[data_tools]") {
   const TemporaryDirectory directory;
   const auto file = directory.write("adult.data", "39, State-gov, <=50K\n50, ?, >50K\n38, Private, <=50K\n");
