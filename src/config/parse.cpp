@@ -109,6 +109,9 @@ class TreeBuilder : public YAML::EventHandler {
     refuse_unindented(mark);
     refuse_misread(mark);
     const std::string text = with_question_marks(read);
+    // The system's calls and messages would end at it: another file would be read than the one that is named.
+    if (text.find('\0') != std::string::npos)
+      throw Refusal{at(mark), "a text can't have a zero byte, such as \"\\0\"; remove it"};
     Node node = Node::scalar(text, tag == "!" ? ScalarStyle::quoted : ScalarStyle::plain, at(mark));
     grow(node.origin, text.size());
     keep_anchor(anchor, node, {size_.nodes - 1, size_.bytes - text.size()});

@@ -192,6 +192,8 @@ TEST_CASE("what isn't one plain document is refused by name", "[config]") {
   CHECK(refusal("a: &x {p: 1}\nb:\n  <<: *x\n") ==
         "f.yaml:3:3: merge keys ('<<') are not supported; 'base: other.yaml' overlays a whole file");
   CHECK(refusal("a: !!str 1\n").find("f.yaml:1:4: tags have no meaning here") == 0);
+  CHECK(refusal("a: [b, \"rows.csv\\0.bin\"]\n").find("f.yaml:1:8: a text can't have a zero byte") == 0);
+  CHECK(refusal("\"a\\x00\": b\n").find("f.yaml:1:1: a text can't have a zero byte") == 0);
   CHECK(refusal("? [a]\n: 1\n").find("f.yaml:1:3: a key must be a word") == 0);
   CHECK(refusal("{a: 1}: 2\n").find("a key must be a word") != std::string::npos);
   CHECK(refusal(": 1\n").find("expected a key before ':'") != std::string::npos);
