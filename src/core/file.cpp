@@ -89,6 +89,10 @@ int RegularFile::release() {
 
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
   const RegularFile file(path);
+  // A file may be sparse, and larger than any disk: what the machine's memory can't hold isn't read until it is full.
+  const auto memory =
+      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  max_bytes = std::min(max_bytes, memory);
   if (file.size() > max_bytes)
     throw Error(path.string() + " has " + std::to_string(file.size()) + " bytes; at most " + std::to_string(max_bytes) +
                 " are read");

@@ -31,7 +31,8 @@ class RegularFile {
   std::uint64_t size_ = 0;
 };
 
-/// The file's bytes. Errors name the path; files over `max_bytes` are refused before they are read.
+/// The file's bytes. Errors name the path. Files over `max_bytes`, or the machine's memory, are refused before they are
+/// read.
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes = ~std::uint64_t{0});
 
 /// Whether written bytes must survive a power cut, or only a crash of this process.

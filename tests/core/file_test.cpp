@@ -28,6 +28,13 @@ TEST_CASE("what isn't a regular file is refused at once, by its kind", "[core]")
   CHECK_THROWS_WITH(read_file("/proc/self/status", 10), Contains("over 10 bytes"));
 }
 
+TEST_CASE("a sparse file that is larger than the memory is refused before it is read", "[core][regression]") {
+  const TemporaryDirectory scratch;
+  const auto sparse = scratch.write("sparse", "");
+  std::filesystem::resize_file(sparse, std::uintmax_t{1} << 43);
+  CHECK_THROWS_WITH(read_file(sparse), Contains("sparse has 8796093022208 bytes; at most"));
+}
+
 TEST_CASE("a private directory is this user's own, and others could leave nothing in it", "[core]") {
   const TemporaryDirectory scratch;
   const auto own = scratch.path() / "own";
