@@ -3,13 +3,13 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "experiment/shape.h"
 #include "plugin/abi.h"
 #include "plugin/plugin.h"
@@ -33,11 +33,12 @@ std::string build_in(const std::string& text) {
 
 /// Refuses a file that isn't a plug-in of this build, without loading it.
 void check_build(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in || fs::is_directory(file))
+  std::error_code unknown;
+  if (!fs::exists(file, unknown) || fs::is_directory(file, unknown))
     throw core::Error("there is no plug-in " + file.string() +
                       (file.is_relative() ? ", looked for from " + fs::current_path().string() : ""));
-  const std::string theirs = build_in({std::istreambuf_iterator<char>(in), {}});
+  constexpr std::uint64_t kMostBytes = std::uint64_t{2} << 30;
+  const std::string theirs = build_in(core::read_file(file, kMostBytes));  // refuses pipes and devices
   const std::string ours = build_in(trainctl_plugin_abi);
   if (theirs.empty())
     throw core::Error(file.string() + " is no plug-in of trainctl")

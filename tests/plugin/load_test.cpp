@@ -1,5 +1,7 @@
 #include "plugin/load.h"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <string>
@@ -26,6 +28,9 @@ TEST_CASE("a file is refused before it is loaded, unless it is a plug-in of this
   const std::filesystem::path file = directory.path() / "libmine.so";
   CHECK(refusal(file).find("there is no plug-in") != std::string::npos);
   CHECK(refusal(directory.path()).find("there is no plug-in") != std::string::npos);
+  const std::filesystem::path pipe = directory.path() / "libpipe.so";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(refusal(pipe).find("it is a named pipe, not a file") != std::string::npos);
   std::ofstream(file) << "\x7f"
                       << "ELF, and nothing of ours";
   CHECK(refusal(file).find("is no plug-in of trainctl") != std::string::npos);
