@@ -1,5 +1,7 @@
 #include "tracking/trackers/delivery.h"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -66,6 +68,12 @@ TEST_CASE("a torn last line waits for its rest", "[tracking]") {
   std::ofstream(directory / "metrics.jsonl", std::ios::app) << torn.substr(20);
   CHECK(delivery.deliver() == 1);
   CHECK(content(directory / "metrics.csv") == kCsvHeader + csv_row(1) + csv_row(2));
+}
+
+TEST_CASE("a named pipe in place of the records is not waited for", "[tracking][regression]") {
+  const TemporaryDirectory directory;
+  REQUIRE(::mkfifo((directory / "metrics.jsonl").c_str(), 0600) == 0);
+  CHECK(deliver_csv(directory) == 0);
 }
 
 TEST_CASE("lines that are no records are left out", "[tracking]") {

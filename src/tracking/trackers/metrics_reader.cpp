@@ -105,7 +105,7 @@ MetricsReader::~MetricsReader() {
 /// Opens the file anew, at its beginning. A run that has no record yet has no file.
 void MetricsReader::open() {
   if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would be waited for
   if (descriptor_ < 0 && errno != ENOENT) throw core::system_error("open", path_.string());
   if (struct stat status{}; descriptor_ >= 0 && (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)))
     ::close(std::exchange(descriptor_, -1));  // a device may have no end
