@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <charconv>
+#include <limits>
 
 #include "chat_template/filter_tables.h"
 #include "chat_template/filters.h"
@@ -180,7 +182,9 @@ Value attribute_of(const Value& item, const Value& attribute) {
   for (const std::string& part : split(attribute.printed(), {.separator = "."})) {
     const bool is_index =
         !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
-    found = item_of(found, is_index ? Value(static_cast<std::int64_t>(std::stoll(part))) : Value::text(part));
+    std::int64_t index = std::numeric_limits<std::int64_t>::max();  // of more digits: no item has it
+    std::from_chars(part.data(), part.data() + part.size(), index);
+    found = item_of(found, is_index ? Value(index) : Value::text(part));
   }
   return found;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 
 #include "chat_template/members.h"
 #include "chat_template/operations.h"
@@ -166,7 +167,11 @@ Value text_format(const Value& self, const Arguments& arguments) {
       if (end == std::string::npos) throw TemplateProblem("Single '{' encountered in format string");
       const std::string field = text.substr(at + 1, end - at - 1);
       const bool is_number = field.find_first_not_of("0123456789") == std::string::npos;
-      const std::size_t index = field.empty() ? next++ : is_number ? std::stoul(field) : 0;
+      std::size_t index = std::string::npos;  // of more digits: no argument has it
+      if (field.empty())
+        index = next++;
+      else
+        std::from_chars(field.data(), field.data() + field.size(), index);
       const auto named = std::find_if(arguments.named.begin(), arguments.named.end(),
                                       [&](const auto& one) { return one.first == field; });
       if (is_number && index < arguments.positional.size())

@@ -118,6 +118,12 @@ TEST_CASE("what a template uses and is not supported is named", "[chat_template]
   CHECK(error_of("{% for x in [1] recursive %}{% endfor %}") == "chat.jinja:1:17: recursive loops are not supported");
 }
 
+TEST_CASE("a place of more than 64 bits is one that nothing has", "[chat_template][regression]") {
+  CHECK(text_of("{{ [[1]]|map(attribute='99999999999999999999')|join }}").empty());
+  CHECK_THAT(error_of("{{ '{99999999999999999999}'.format(1) }}"),
+             Catch::Contains("the field {99999999999999999999} of str.format has no argument"));
+}
+
 TEST_CASE("a template that goes on without end is stopped", "[chat_template]") {
   const std::string loops = "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}";
   CHECK(error_of(loops) == "chat.jinja: the template takes more than 3 s; does it loop without end?");
