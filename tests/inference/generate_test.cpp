@@ -96,8 +96,7 @@ TEST_CASE("an encoder-decoder generates transformers' tokens, with the cache and
   }
 }
 
-TEST_CASE("beyond the pretraining's length generation gives the tokens of transformers and its cache",
-          "[inference][reference]") {
+TEST_CASE("beyond the pretraining's length generation gives transformers' tokens", "[inference][reference]") {
   model::LlamaConfig dynamic = llama_of_two_layers();
   dynamic.max_position_embeddings = 16;
   dynamic.rope_scaling = model::DynamicRopeConfig{.factor = 4};
