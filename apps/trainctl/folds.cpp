@@ -257,6 +257,27 @@ void refuse_other_run(const FoldsOptions& options, std::int64_t fold, const fs::
       .hint("choose another --run-dir, or remove " + run.string());
 }
 
+/// Returns how many samples a fold's run trains on and evaluates; none if the run doesn't record that.
+std::optional<double> num_divided(const fs::path& run) {
+  const fs::path path = run / "provenance.json";
+  if (!fs::exists(path)) return std::nullopt;
+  const auto provenance = core::parse_json_or_discard<ordered_json>(core::read_file(path));
+  const std::optional<double> num_trained = core::number_member(provenance, "num_samples");
+  const std::optional<double> num_evaluated = core::number_member(provenance, "num_eval_samples");
+  return num_trained && num_evaluated ? std::optional(*num_trained + *num_evaluated) : std::nullopt;
+}
+
+/// Refuses folds of data that have become more or less: they divide no common set, and may share samples.
+void refuse_changed_data(const fs::path& first, const fs::path& run) {
+  const std::optional<double> before = num_divided(first);
+  const std::optional<double> now = num_divided(run);
+  if (!before || !now || *before == *now) return;
+  throw core::Error(run.string() + " divides " + core::format_count(static_cast<long long>(*now)) + " samples, and " +
+                    first.string() + " " + core::format_count(static_cast<long long>(*before)) +
+                    ": the data changed between the folds")
+      .hint("train them anew: choose another --run-dir, or --resume never");
+}
+
 void tell(const FoldsOptions& options, const std::string& line) {
   if (options.run.log_level != "warning") core::log().info(line);
 }
@@ -269,13 +290,15 @@ int train_all(const FoldsOptions& options, const std::vector<fs::path>& runs) {
     refuse_other_run(options, static_cast<std::int64_t>(fold), runs[fold]);
     if (is_finished_run(runs[fold])) {
       tell(options, name + ": " + runs[fold].string() + " has finished already");
-      continue;
+    } else {
+      tell(options, name + ": training " + runs[fold].string());
+      const int code = run_command(command_of_fold(options, static_cast<std::int64_t>(fold), runs[fold]));
+      if (code != core::kExitDone) {
+        tell(options, name + (code > 128 ? " was stopped" : " failed") + "; the same command goes on with it");
+        return code;
+      }
     }
-    tell(options, name + ": training " + runs[fold].string());
-    const int code = run_command(command_of_fold(options, static_cast<std::int64_t>(fold), runs[fold]));
-    if (code == core::kExitDone) continue;
-    tell(options, name + (code > 128 ? " was stopped" : " failed") + "; the same command goes on with it");
-    return code;
+    refuse_changed_data(runs.front(), runs[fold]);
   }
   return core::kExitDone;
 }

@@ -97,6 +97,14 @@ class Splits(unittest.TestCase):
         (self.root / "folds/folds.json").unlink()
         self.assertIn("folds.json, which describes the folds, is missing", self.call("train", "p.yaml", "--folds", "2", "--run-dir", "folds", code=1).stderr)
 
+    def test_folds_of_other_data_are_refused(self):
+        self.call("train", "p.yaml", "--folds", "2", "--run-dir", "folds")
+        shutil.rmtree(self.root / "folds/fold_1")
+        with (self.root / "people.csv").open("a") as table:
+            table.write(self.rows(10))
+        refused = self.call("train", "p.yaml", "--folds", "2", "--run-dir", "folds", code=1).stderr
+        self.assertIn("fold_1 divides 213 samples, and folds/fold_0 203: the data changed between the folds", refused)
+
     def test_stopped_folds_go_on(self):
         long = ["--set", "train.epochs=4000", "--set", "train.early_stopping=null"]
         process = start("train", "p.yaml", "--folds", "2", *long, cwd=self.root)
