@@ -75,6 +75,10 @@ class Tokenizer {
 /// followed exactly is an Error naming the component and its place in the file.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
+/// Returns the class with which AutoTokenizer of transformers reads the directory of a tokenizer's file. Empty: none,
+/// and a tokenizer.json is taken as it is.
+std::string auto_tokenizer_class(const std::filesystem::path& file);
+
 /// Every byte is a token (ids 0 to 255), then `<|endoftext|>` (256): needs no file.
 std::unique_ptr<Tokenizer> byte_tokenizer();
 

@@ -158,9 +158,12 @@ Json byte_level(const std::vector<Json>& steps) {
           {"model", {{"type", "BPE"}, {"ignore_merges", false}, {"vocab", vocabulary}, {"merges", Json::array()}}}};
 }
 
-/// Returns the text that the file's key has; the error if the tokenizer is refused.
-std::string value_of(const char* key, const Json& json, const chat_template::NamedTemplates& of_training = {}) {
+/// Returns the text that the file's key has; the error if the tokenizer is refused. `network` is its config.json.
+std::string value_of(const char* key, const Json& json, const chat_template::NamedTemplates& of_training = {},
+                     const Json& network = Json::object(), const Json& settings = Json::object()) {
   const TemporaryDirectory scratch;
+  scratch.write("config.json", network.dump());
+  scratch.write("tokenizer_config.json", settings.dump());
   scratch.write("tokenizer.json", json.dump());
   GgufFile file;
   try {
@@ -212,6 +215,16 @@ TEST_CASE("gguf names the pre-tokenizer that llama.cpp has, or refuses the token
   json = byte_level({bytes(true)});
   json["added_tokens"][0]["lstrip"] = true;
   CHECK_THAT(pre(json), Contains("<|endoftext|>") && Contains("lstrip"));
+}
+
+TEST_CASE("gguf names the pre-tokenizer of the class that reads the tokenizer", "[exporters][regression]") {
+  const Json named = {{"tokenizer_class", "GPT2Tokenizer"}};
+  const auto pre = [&](const char* type) {
+    return value_of("tokenizer.ggml.pre", byte_level({split(kLlama3), bytes(false)}), {}, {{"model_type", type}},
+                    named);
+  };
+  CHECK(pre("gpt2") == "gpt-2");
+  CHECK(pre("olmo2") == "smaug-bpe");
 }
 
 TEST_CASE("a gguf file has the chat templates of training, by gguf-py's keys", "[exporters]") {

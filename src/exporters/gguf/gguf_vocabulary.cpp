@@ -112,21 +112,10 @@ void append_steps(const VocabularyJson& json, std::vector<std::string>& steps) {
   }
 }
 
-/// Returns the class whose pre-tokenizer is taken in the place of the file's, as AutoTokenizer does; empty: none.
-std::string class_of(const fs::path& tokenizer, const VocabularyJson& settings) {
-  const VocabularyJson network = tokenizer_json(tokenizer, "config.json");
-  const std::string type = network.is_null() ? "" : network.value("model_type", "");
-  std::string name = settings.is_null() ? "" : settings.value("tokenizer_class", "");
-  if (name.ends_with("Fast")) name.resize(name.size() - std::string_view("Fast").size());
-  const bool is_qwen = type == "qwen2" || (name.empty() && (type == "qwen2_moe" || type == "qwen3"));
-  const bool is_gpt2 = name.empty() && (type == "gpt2" || type == "opt" || type == "phi" || type == "codegen");
-  return is_qwen ? "Qwen2Tokenizer" : is_gpt2 ? "GPT2Tokenizer" : name;
-}
-
 /// Returns the steps of the tokenizer.
 std::vector<std::string> steps_of(const fs::path& tokenizer, const VocabularyJson& json,
                                   const VocabularyJson& settings) {
-  const std::string name = class_of(tokenizer, settings);
+  const std::string name = tokenizer::auto_tokenizer_class(tokenizer_directory(tokenizer) / "tokenizer.json");
   const bool adds_space = !settings.is_null() && settings.value("add_prefix_space", VocabularyJson()) == true;
   const char* const bytes = adds_space ? kSpacedBytes : kBytes;
   if (name == "Qwen2Tokenizer") return {kQwen2Split, bytes};

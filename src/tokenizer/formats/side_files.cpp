@@ -200,6 +200,10 @@ std::string auto_tokenizer_class(const fs::path& path, const Json& config) {
   return std::string(class_of_alias(takes_registered ? registered : named));
 }
 
+std::string auto_tokenizer_class(const fs::path& file) {
+  return auto_tokenizer_class(file, tokenizer_config_beside(file));
+}
+
 void require_class(const std::string& found, std::span<const std::string_view> expected, const fs::path& path,
                    std::string_view form, std::string_view hint) {
   if (found.empty() || std::find(expected.begin(), expected.end(), found) != expected.end()) return;
