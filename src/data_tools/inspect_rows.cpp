@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -374,16 +375,25 @@ Counts sorted_counts(const Column& column) {
   return counts;
 }
 
-/// Returns whether the values of a label are numbers to predict: many different ones, or any fractions. Classes may be
-/// numbered 0.0, 1.0, 2.0: pandas makes such numbers of a column with missing values.
+/// Returns whether the values of a label are numbers to predict: many different ones, or any fractions. Numbers with a
+/// point that are close together may be classes. pandas writes 0.0, 1.0, 2.0 for a column with missing values.
 bool is_value(const Column& label) {
   constexpr std::size_t kMostNumberedClasses = 20;
   if (!label.numbers) return false;
-  const bool has_fractions = std::any_of(label.values.begin(), label.values.end(), [&](const auto& one) {
-    const double value = dataset::number_in(one.first, label.decimal).value_or(0);
-    return value != std::trunc(value);
-  });
-  return label.values.size() > kMostNumberedClasses || (has_fractions && label.values.size() > 2);
+  bool has_fractions = false;
+  bool has_points = false;
+  double smallest = std::numeric_limits<double>::infinity();
+  double largest = -smallest;
+  for (const auto& [text, count] : label.values) {
+    const double value = dataset::number_in(text, label.decimal).value_or(0);
+    has_fractions = has_fractions || value != std::trunc(value);
+    has_points = has_points || (!dataset::is_truth_value(text) && (text.find_first_of("eE") != std::string::npos ||
+                                                                   text.find(label.decimal) != std::string::npos));
+    smallest = std::min(smallest, value);
+    largest = std::max(largest, value);
+  }
+  const bool are_apart = has_points && largest - smallest >= static_cast<double>(kMostNumberedClasses);
+  return label.values.size() > kMostNumberedClasses || ((has_fractions || are_apart) && label.values.size() > 2);
 }
 
 void read_columns(const fs::path& file, const InspectOptions& options, SeenRows& seen, std::vector<Column>& columns) {

@@ -121,6 +121,7 @@ TEST_CASE("numbers with fractions are values to predict", "[data_tools]") {
   CHECK_FALSE(truths.label_is_value);
   const SeenRows numbered = rows_of(directory.write("numbered.csv", "x,stars\n3,1.0\n4,\n5,2.0\n6,3.0\n7,1.0\n"));
   CHECK_FALSE(numbered.label_is_value);
+  CHECK(rows_of(directory.write("apart.csv", "x,price\n3,0.0\n4,1000000.0\n5,2000000.0\n")).label_is_value);
   CHECK_THAT(error_of([&] { rows_of(seen.train, {.label = "cost"}); }), Contains("there is no column 'cost'"));
 }
 
