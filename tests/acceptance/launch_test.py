@@ -257,7 +257,8 @@ class Faults(unittest.TestCase):
         os.kill(self.ranks()[1], signal.SIGSTOP)
         error = self.ended(process)
         self.assertEqual(process.returncode, 1)
-        self.assertRegex(error, r"trainctl: rank 1 on \S+ hangs: no sign of life since step \d+; .*#\d+ of all ranks")
+        # A run of a few steps may be younger than the second heartbeat, which would tell of the first collectives.
+        self.assertRegex(error, r"trainctl: rank 1 on \S+ hangs: no sign of life since step \d+; (.*#\d+ of|no collective in) all ranks")
 
     def test_sigterm_saves_and_all_ranks_end(self):
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -22,7 +22,7 @@ bool has_timed_out(const Evidence& evidence) {
 /// Describes the rank's last collective: "its last was all_reduce #152 of all ranks (4.0 MiB), begun 31 s before …".
 std::string last_place(const RankStatus& standing, const std::string& group) {
   const auto place = standing.places.find(group);
-  if (place == standing.places.end()) return "no collective begun in " + group;
+  if (place == standing.places.end()) return "no collective in " + group + " by its last heartbeat";
   return std::string(place->second.is_done ? "its last was " : "it was in ") + place->second.collective + ", begun " +
          core::format_duration(place->second.age_s) + " before its last sign of life";
 }
