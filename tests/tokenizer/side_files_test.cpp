@@ -66,6 +66,17 @@ std::string decoder(std::uint32_t first, const std::vector<std::string>& content
 
 const File kWords{"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n[\n]\nent\nthe\nfox\n<\ns\n>\n"};
 
+/// The model of a tokenizer.json: WordPiece with these words, whose ids are their places.
+Json word_piece(const std::vector<std::string>& words) {
+  Json vocabulary;
+  for (const std::string& word : words) vocabulary[word] = vocabulary.size();
+  return {{"type", "WordPiece"},
+          {"unk_token", "[UNK]"},
+          {"continuing_subword_prefix", "##"},
+          {"max_input_chars_per_word", 100},
+          {"vocab", vocabulary}};
+}
+
 /// Byte-level BPE: every byte, "th" and "the".
 std::vector<File> byte_level(std::vector<File> more) {
   Json vocabulary;
@@ -291,10 +302,7 @@ TEST_CASE("side files that contradict a vocabulary are refused with their place"
 }
 
 TEST_CASE("the files beside a tokenizer.json give roles, tokens and BERT's normalizer", "[tokenizer][regression]") {
-  Json words;
-  int id = 0;
-  for (const char* word : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "king", "The", "King"})
-    words[word] = id++;
+  const Json model = word_piece({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "king", "The", "King"});
   const Json cased = {{"normalizer",
                        {{"type", "BertNormalizer"},
                         {"clean_text", true},
@@ -302,12 +310,7 @@ TEST_CASE("the files beside a tokenizer.json give roles, tokens and BERT's norma
                         {"strip_accents", nullptr},
                         {"lowercase", false}}},
                       {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-                      {"model",
-                       {{"type", "WordPiece"},
-                        {"unk_token", "[UNK]"},
-                        {"continuing_subword_prefix", "##"},
-                        {"max_input_chars_per_word", 100},
-                        {"vocab", words}}}};
+                      {"model", model}};
   const File json{"tokenizer.json", cased.dump()};
   const auto plain = Files({json}).load();
   CHECK(ids_of(*plain, "The King") == Ids{7, 8});
@@ -379,21 +382,13 @@ TEST_CASE("a second name of a tokenizer class is read as the first", "[tokenizer
 }
 
 TEST_CASE("classes build their normalizer, model and decoder in place of tokenizer.json's", "[tokenizer][regression]") {
-  Json words;
-  int id = 0;
-  for (const char* word : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "The", "##s", "@@s"})
-    words[word] = id++;
+  const Json model = word_piece({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "The", "##s", "@@s"});
   const auto bert = [&](const char* changes) {
     Json json = {{"added_tokens", Json::array()},
                  {"normalizer", nullptr},
                  {"pre_tokenizer", {{"type", "WhitespaceSplit"}}},
                  {"decoder", {{"type", "Fuse"}}},
-                 {"model",
-                  {{"type", "WordPiece"},
-                   {"unk_token", "[UNK]"},
-                   {"continuing_subword_prefix", "##"},
-                   {"max_input_chars_per_word", 100},
-                   {"vocab", words}}}};
+                 {"model", model}};
     json.merge_patch(Json::parse(changes));
     return Files(
         {{"tokenizer.json", json.dump()}, {"tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})"}});
