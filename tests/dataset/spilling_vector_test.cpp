@@ -1,10 +1,10 @@
 #include "dataset/table/spilling_vector.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <cstring>
 
 #include "core/error.h"
+#include "support/environment_variable.h"
 #include "support/temporary_directory.h"
 
 namespace trainctl::dataset::spilling_vector_test {
@@ -53,15 +53,12 @@ TEST_CASE("many bytes lie in a file, and read as they were appended", "[dataset]
 
 TEST_CASE("a directory that can't take the file is named", "[dataset]") {
   const testing::TemporaryDirectory folder;
-  const char* before = std::getenv("TMPDIR");
-  const std::string old = before == nullptr ? "" : before;
-  ::setenv("TMPDIR", (folder.path() / "missing").c_str(), 1);
+  const testing::EnvironmentVariable variable("TMPDIR", (folder.path() / "missing").c_str());
   SpillingBytes bytes(8);
   const auto fill = [&] {
     for (std::uint32_t i = 0; i < 10; ++i) append(bytes, i);
   };
   CHECK_THROWS_WITH(fill(), Catch::Contains("missing"));
-  before == nullptr ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", old.c_str(), 1);
 }
 
 }  // namespace trainctl::dataset::spilling_vector_test

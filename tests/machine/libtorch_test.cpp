@@ -1,8 +1,8 @@
 #include "machine/libtorch.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 
+#include "support/environment_variable.h"
 #include "support/temporary_directory.h"
 
 namespace trainctl::machine {
@@ -14,18 +14,6 @@ namespace fs = std::filesystem;
 void make_libtorch(const testing::TemporaryDirectory& directory) {
   directory.write("lib/libtorch_cpu.so", "");
 }
-
-/// Sets a variable for the life of the object.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
-  ~Variable() { ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
 
 TEST_CASE("the version is read from whichever file a LibTorch carries", "[machine]") {
   const testing::TemporaryDirectory libtorch;
@@ -59,16 +47,17 @@ TEST_CASE("the environment names another LibTorch than the build's", "[machine]"
   CHECK(find_libtorch(no_package)->named_by == "the build");
   CHECK_FALSE(find_libtorch(no_package)->version.empty());
   {
-    const Variable path("LD_LIBRARY_PATH", "/no/such/directory:" + (libtorch.path() / "lib/").string());
+    const testing::EnvironmentVariable path("LD_LIBRARY_PATH",
+                                            ("/no/such/directory:" + (libtorch.path() / "lib/").string()).c_str());
     REQUIRE(find_libtorch(no_package));
     CHECK(find_libtorch(no_package)->root == libtorch.path());
     CHECK(find_libtorch(no_package)->named_by == "LD_LIBRARY_PATH");
   }
   {
-    const Variable root("TRAINCTL_LIBTORCH", libtorch.path().string());
+    const testing::EnvironmentVariable root("TRAINCTL_LIBTORCH", libtorch.path().string().c_str());
     CHECK(find_libtorch(no_package)->root == libtorch.path());
   }
-  const Variable root("TRAINCTL_LIBTORCH", "/no/such/directory");
+  const testing::EnvironmentVariable root("TRAINCTL_LIBTORCH", "/no/such/directory");
   CHECK_FALSE(find_libtorch(no_package));
 }
 
