@@ -7,6 +7,7 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
 #include <vector>
 
 namespace trainctl::comm {
@@ -26,6 +27,12 @@ struct BackendRequest {
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const BackendRequest& request);
 /// An Error where this build, or this machine, has none.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request);
+/// Environment variables (name, value) under which LibTorch's part of NCCL leaves the end of a job to our monitor.
+/// `interface`: the network interface, or "".
+std::vector<std::pair<std::string, std::string>> nccl_environment(const std::string& interface);
+/// Sets those that the user did not set. Call it while the process has one thread: another may read the environment.
+/// An Error where the user's environment makes NCCL's work end without a report.
+void set_nccl_environment(const std::string& interface);
 c10::intrusive_ptr<c10d::Backend> make_mpi_backend(const BackendRequest& request);
 
 }  // namespace trainctl::comm

@@ -12,6 +12,11 @@ std::string describe_operation(const char* operation, const at::Tensor& tensor) 
   return std::string(operation) + " of " + core::format_bytes(static_cast<double>(tensor.nbytes()));
 }
 
+/// After an abort NCCL reports success while the buffers hold partial sums.
+void refuse_aborted(const std::shared_ptr<FlightRecorder>& journal) {
+  if (journal && journal->is_aborted()) throw core::Error("this rank's collectives were ended");
+}
+
 class PendingWork final : public Work {
  public:
   PendingWork(c10::intrusive_ptr<c10d::Work> work, std::string what, std::shared_ptr<FlightRecorder> journal)
@@ -33,6 +38,7 @@ class PendingWork final : public Work {
     try {
       const runtime::Span span("communication");
       work->wait();
+      refuse_aborted(journal_);
       if (journal_) journal_->waited(std::chrono::steady_clock::now() - begin);
     } catch (const std::exception& error) {
       throw core::Error(what_ + " failed: " + core::as_error(error).what());
@@ -156,6 +162,7 @@ class C10dGroup final : public Group {
     c10d::Backend& backend = tensor.device().is_cpu() ? *parts_.cpu : *parts_.cuda;
     c10::intrusive_ptr<c10d::Work> work;
     try {
+      refuse_aborted(parts_.journal);
       work = operation(backend);
     } catch (const std::exception& error) {
       throw core::Error(what + " failed: " + core::as_error(error).what());

@@ -39,6 +39,15 @@ void note_end(c10::ivalue::Future& ended, FlightRecorder& journal, std::uint64_t
   }
 }
 
+/// Notes the end of NCCL's work. Its future has no error: the value says how the work ended.
+void note_nccl_end(c10::ivalue::Future& ended, FlightRecorder& journal, std::uint64_t ticket) {
+  if (ended.hasError()) return note_end(ended, journal, ticket);
+  const auto result = static_cast<c10d::WorkResult>(ended.value().toInt());
+  if (result == c10d::WorkResult::SUCCESS) return journal.done(ticket);
+  journal.failed(ticket,
+                 result == c10d::WorkResult::TIMEOUT ? "timed out in NCCL" : "NCCL's connection to a peer failed");
+}
+
 /// Work without a future, such as Gloo's reduce_scatter; wait() records its end.
 class RecordedWork final : public c10d::Work {
  public:
@@ -200,7 +209,7 @@ class RecordedBackend final : public c10d::Backend {
     if (!future) return c10::make_intrusive<RecordedWork>(std::move(work), journal_, ticket);
     if (!is_nccl) return until_given_up(*future, journal_, ticket);
     future->addCallback(
-        [journal = journal_, ticket](c10::ivalue::Future& ended) { note_end(ended, *journal, ticket); });
+        [journal = journal_, ticket](c10::ivalue::Future& ended) { note_nccl_end(ended, *journal, ticket); });
     return work;
   }
 

@@ -98,11 +98,17 @@ const CollectiveEvent* FlightRecorder::end(std::uint64_t ticket, CollectiveEvent
   const auto found = events_.find(ticket);
   if (found == events_.end()) return nullptr;
   CollectiveEvent& event = found->second;
+  // NCCL marks collectives that were aborted as done.
+  if (event.state == CollectiveEvent::State::failed) return &event;
   event.state = state;
   event.end = now;
   event.error = error;
-  if (CollectiveEvent& last = last_[event.group]; last.sequence == event.sequence) last = event;
+  update_last(event);
   return &event;
+}
+
+void FlightRecorder::update_last(const CollectiveEvent& event) {
+  if (CollectiveEvent& last = last_[event.group]; last.sequence == event.sequence) last = event;
 }
 
 std::optional<CollectiveEvent> FlightRecorder::first_failure() const {
@@ -139,6 +145,7 @@ bool FlightRecorder::fail_overdue(std::chrono::milliseconds limit, const std::st
       event.state = CollectiveEvent::State::failed;
       event.end = now;
       event.error = reason + " after " + core::format_duration(seconds(now - event.begin));
+      update_last(event);
       if (!first_failure_ || first_failure_->begin > event.begin) first_failure_ = event;
       any = true;
       if (auto found = when_overdue_.extract(ticket)) given_up.emplace_back(std::move(found.mapped()), event.error);
@@ -146,6 +153,11 @@ bool FlightRecorder::fail_overdue(std::chrono::milliseconds limit, const std::st
   }
   for (const auto& [give_up, error] : given_up) give_up(error);
   return any;
+}
+
+void FlightRecorder::abort(const std::string& reason) {
+  is_aborted_ = true;
+  fail_overdue(std::chrono::milliseconds(-1), reason);
 }
 
 std::string FlightRecorder::text() const {

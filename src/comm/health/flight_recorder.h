@@ -2,6 +2,7 @@
 // the report of a hang. Every thread may call it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -55,6 +56,9 @@ class FlightRecorder {
   void when_overdue(std::uint64_t ticket, std::function<void(const std::string&)> give_up);
   /// Fails those begun longer ago than `limit`, and not ended; whether there are any.
   bool fail_overdue(std::chrono::milliseconds limit, const std::string& reason = "timed out");
+  /// Fails all that are under way: their buffers, and those of later ones, hold no result.
+  void abort(const std::string& reason);
+  bool is_aborted() const { return is_aborted_; }
   /// A thread has waited so long for a collective.
   void waited(core::TimePoint::duration duration);
   /// A thread has waited for the collective that began last, and for all before it, until now.
@@ -70,9 +74,11 @@ class FlightRecorder {
   /// Returns null if the event is no longer kept.
   const CollectiveEvent* end(std::uint64_t ticket, CollectiveEvent::State state, const std::string& error = "");
   void count_ended(core::TimePoint now);
+  void update_last(const CollectiveEvent& event);
 
   core::Clock now_;
   mutable std::mutex mutex_;
+  std::atomic<bool> is_aborted_ = false;
   std::int64_t step_ = 0;
   std::uint64_t num_begun_ = 0;
   std::map<std::uint64_t, CollectiveEvent> events_;  // by ticket; more than kNumEvents only if so many are under way

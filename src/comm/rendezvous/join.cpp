@@ -42,6 +42,7 @@ void survive_lost_peers() {
 JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
   refuse_impossible_backend(options_);
   survive_lost_peers();
+  if (options_.device.is_cuda()) set_nccl_environment(options_.interface);
   if (options_.launch.world_size == 1 && !options_.launch.store_is_served) {
     options_.launch.address = "127.0.0.1";  // other jobs must not find this store
     options_.launch.port = 0;

@@ -1,6 +1,7 @@
 #include "comm/rendezvous/joined_world.h"
 
 #include <algorithm>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -23,16 +24,35 @@ constexpr std::chrono::milliseconds kLongSilence = 5s;
 constexpr std::chrono::milliseconds kReportTimeout = 5s;
 /// Age at which a collective with a lost rank is failed, if the backend has not failed it.
 constexpr auto kAbandonAfter = 500ms;
+constexpr const char* kGivenUp = "given up, for a rank has failed,";
+/// Time for NCCL to end what is queued when a run ends. A peer that died after its last step never ends its part.
+constexpr auto kShutdownTimeout = 30s;
 
 }  // namespace
 
 JoinedWorld::~JoinedWorld() {
+  if (!has_reported_) shut_down_gpu_backends();
   monitor_->watch({});
-  if (!has_reported_)
-    for (const c10::intrusive_ptr<c10d::Backend>& backend : gpu_backends_) backend->shutdown();
   monitor_->set_status(has_reported_ ? RankStatus::Status::failed : RankStatus::Status::left);
   if (keeps_store()) linger(Linger::until_all_ended, 10s);
   // The monitor's destructor reports the last status.
+}
+
+void JoinedWorld::shut_down_gpu_backends() {
+  std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
+  {
+    const std::lock_guard lock(backends_mutex_);
+    backends = gpu_backends_;
+  }
+  if (backends.empty()) return;
+  // Groups of few ranks first: all ranks end the group of all together.
+  std::reverse(backends.begin(), backends.end());
+  std::packaged_task<void()> shut_down([backends] {
+    for (const c10::intrusive_ptr<c10d::Backend>& backend : backends) backend->shutdown();
+  });
+  const std::future<void> end = shut_down.get_future();
+  std::thread(std::move(shut_down)).detach();
+  end.wait_for(kShutdownTimeout);
 }
 
 Failure JoinedWorld::own_failure(const std::string& message) const {
@@ -251,13 +271,12 @@ void JoinedWorld::linger(Linger until, std::chrono::milliseconds limit) {
 }
 
 void JoinedWorld::end_overdue_collectives() {
-  if (options_.device.is_cuda()) {
-    if (journal_->fail_overdue(options_.timeout)) abort_gpu_collectives();
-    return;
-  }
   if (!journal_->any_under_way()) return;
-  if (!monitor_->first_failure() && exited_ranks(monitor_->last_standings()).empty()) return;
-  if (!journal_->fail_overdue(kAbandonAfter, "given up, for a rank has failed,")) return;
+  const bool has_lost_rank = monitor_->first_failure() || !exited_ranks(monitor_->last_standings()).empty();
+  const bool is_over = has_lost_rank ? journal_->fail_overdue(kAbandonAfter, kGivenUp)
+                                     : options_.device.is_cuda() && journal_->fail_overdue(options_.timeout);
+  if (!is_over) return;
+  abort_gpu_collectives();
   // Threads of the collectives still wait, and the destructors would wait for these threads.
   const std::lock_guard lock(backends_mutex_);
   for (const auto& backend : cpu_backends_) static_cast<void>(backend.lock().release());
@@ -265,9 +284,22 @@ void JoinedWorld::end_overdue_collectives() {
 }
 
 void JoinedWorld::abort_gpu_collectives() {
-  const std::lock_guard lock(backends_mutex_);
-  for (const c10::intrusive_ptr<c10d::Backend>& backend : gpu_backends_) backend->abort();
-  gpu_backends_.clear();
+  std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
+  {
+    const std::lock_guard lock(backends_mutex_);
+    backends.swap(gpu_backends_);
+  }
+  if (backends.empty()) return;
+  journal_->abort(kGivenUp);
+  // An abort may wait for the kernel of another communicator, so that one after the other would deadlock. It may also
+  // never return, and this rank's heartbeat must go on.
+  for (const c10::intrusive_ptr<c10d::Backend>& backend : backends)
+    std::thread([backend] {
+      try {
+        backend->abort();
+      } catch (const std::exception&) {  // the process ends anyway
+      }
+    }).detach();
 }
 
 }  // namespace trainctl::comm

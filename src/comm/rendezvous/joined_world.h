@@ -50,6 +50,7 @@ class JoinedWorld final : public World {
   /// The condition until which this rank stays, because other ranks may need the store that it keeps.
   enum class Linger { until_all_know, until_all_ended };
   void linger(Linger until, std::chrono::milliseconds limit);
+  void shut_down_gpu_backends();
   /// On a GPU nothing else ends a collective that a peer never comes to: its host thread doesn't wait there. On a CPU
   /// it is what a rank that is gone leaves behind.
   void end_overdue_collectives();
