@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -85,7 +86,7 @@ class Job:
 
     def add_node(self, ranks):
         log = (self.directory / f"agent_{len(self.agents)}.log").open("w")
-        env = {**clean_environment(), "TRAINCTL": str(self.options.trainctl), "TORCHRUN": f"{self.options.python} -m torch.distributed.run",
+        env = {**clean_environment(), "TRAINCTL": str(self.options.trainctl), "TORCHRUN": f"{shlex.quote(str(self.options.python))} -m torch.distributed.run",
                "NNODES": f"1:{self.most_nodes}", "NPROC": str(ranks), "RESTARTS": "20", "JOB": f"chaos-{self.directory.name}",
                "RENDEZVOUS": f"127.0.0.1:{self.rendezvous.port}",
                "RENDEZVOUS_CONF": f"is_host=0,last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt={round(3 * min(PATIENCE, 5))}"}

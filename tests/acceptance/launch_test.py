@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import stat
@@ -83,7 +84,7 @@ class Launch(unittest.TestCase):
 
     def test_torchrun_gives_the_same_losses(self):
         result = self.launch([LAUNCH / "torchrun.sh", self.config, "--run-dir", self.root / "torchrun"], NPROC="2",
-                             TORCHRUN=f"{PYTHON} -m torch.distributed.run")
+                             TORCHRUN=f"{shlex.quote(str(PYTHON))} -m torch.distributed.run")
         self.expect_the_same(self.root / "torchrun", result)
 
     def test_mpirun_gives_the_same_losses(self):
@@ -99,6 +100,11 @@ class Launch(unittest.TestCase):
             over_mpi = self.launch([LAUNCH / "mpirun.sh", self.config, "--run-dir", self.root / "mpi", "--set", "distributed.backend=mpi"],
                                    NPROC="2", MPIRUN=mpirun)
             self.expect_the_same(self.root / "mpi", over_mpi)
+
+    def test_mpirun_hands_the_libraries_variables_on(self):
+        shown = subprocess.run([LAUNCH / "mpirun.sh", "config.yaml"], env={"PATH": os.environ["PATH"], "MPIRUN": "printf '%s '", "NCCL_DEBUG": "INFO", "TRAINCTL": "/a b"},
+                               capture_output=True, text=True)
+        self.assertEqual(shown.stdout, "-n 2 --bind-to none -x NCCL_DEBUG /a b train config.yaml ", shown.stderr)
 
     def test_slurm_gives_the_same_losses(self):
         script = LAUNCH / "slurm.sbatch"
@@ -226,7 +232,7 @@ class Faults(unittest.TestCase):
 
     def test_a_rank_killed_under_torchrun_is_named(self):
         process = self.watch([LAUNCH / "torchrun.sh", self.slow, "--run-dir", self.run_directory], NPROC="2",
-                             TORCHRUN=f"{PYTHON} -m torch.distributed.run")
+                             TORCHRUN=f"{shlex.quote(str(PYTHON))} -m torch.distributed.run")
         for pid in self.ranks().values():  # Python's launchers give it back: a write to the killed one would end the others
             self.assertTrue(catches(pid, signal.SIGPIPE))
         os.kill(self.ranks()[1], signal.SIGKILL)
@@ -236,7 +242,7 @@ class Faults(unittest.TestCase):
 
     def test_torchrun_starts_a_killed_rank_again_and_the_run_goes_on(self):
         process = self.watch([LAUNCH / "torchrun.sh", self.slow, "--run-dir", self.run_directory, "--resume", "never", "--set", "train.steps=2000",
-                              "--set", "checkpoint.every=5"], NPROC="2", RESTARTS="2", TORCHRUN=f"{PYTHON} -m torch.distributed.run")
+                              "--set", "checkpoint.every=5"], NPROC="2", RESTARTS="2", TORCHRUN=f"{shlex.quote(str(PYTHON))} -m torch.distributed.run")
         wait_for(lambda: len(list((self.run_directory / "checkpoints").glob("step_*"))) > 1, process)
         os.kill(self.ranks()[0], signal.SIGKILL)
         error = self.ended(process)
@@ -246,7 +252,7 @@ class Faults(unittest.TestCase):
 
     def test_sigterm_to_torchrun_saves(self):
         process = self.watch([LAUNCH / "torchrun.sh", self.slow, "--run-dir", self.run_directory], NPROC="2",
-                             TORCHRUN=f"{PYTHON} -m torch.distributed.run")
+                             TORCHRUN=f"{shlex.quote(str(PYTHON))} -m torch.distributed.run")
         process.send_signal(signal.SIGTERM)
         error = self.ended(process)
         self.assertTrue(any((self.run_directory / "checkpoints").glob("step_*")), error)

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -70,7 +71,7 @@ class TensorParallel(unittest.TestCase):
         self.assert_near(self.losses(nproc), alone)
         mpirun = "mpirun --oversubscribe" + (" --allow-run-as-root" if os.geteuid() == 0 else "")
         python = ROOT / ".deps/python/bin/python3"
-        for name, needs, settings in (("torchrun", python, {"TORCHRUN": f"{python} -m torch.distributed.run"}),
+        for name, needs, settings in (("torchrun", python, {"TORCHRUN": f"{shlex.quote(str(python))} -m torch.distributed.run"}),
                                       ("mpirun", shutil.which("mpirun"), {"MPIRUN": mpirun})):
             if needs is None or not pathlib.Path(needs).exists():
                 self.skipTest(f"no {needs or name} here")
