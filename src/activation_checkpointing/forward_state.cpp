@@ -29,6 +29,7 @@ ForwardState::ForwardState(c10::Device device)
       autocast_(at::autocast::is_autocast_enabled(device.type())),
       autocast_cache_(at::autocast::is_autocast_cache_enabled()),
       autocast_dtype_(at::autocast::get_autocast_dtype(device.type())),
+      float8_products_(kernels::Float8Products::are_wanted()),
       randomness_(runtime::SampleRandomness::state()) {
   // Replicas as threads share the CPU's generator; with samples to draw for, nobody uses it.
   if (!randomness_) cpu_generator_ = generator_state(at::kCPU);
@@ -44,7 +45,9 @@ void ForwardState::apply() const {
 }
 
 RestoredForwardState::RestoredForwardState(const ForwardState& state)
-    : recorded_gradients_(c10::GradMode::is_enabled()), before_(state.device_) {
+    : recorded_gradients_(c10::GradMode::is_enabled()),
+      before_(state.device_),
+      float8_products_(state.float8_products_) {
   // Only what is changed is brought back. The backward pass may run outside the scope that the forward pass ran in.
   if (!state.cpu_generator_.defined())
     before_.cpu_generator_.reset();

@@ -1,4 +1,5 @@
-// What a forward pass depends on beside its input and the weights: autocast, and where random numbers stand.
+// What a forward pass depends on beside its input and the weights: the thread's precision, and where random numbers
+// stand. On a GPU the backward pass runs on threads of autograd's own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,6 +7,7 @@
 
 #include <optional>
 
+#include "kernels/float8_linear.h"
 #include "runtime/sample_randomness.h"
 
 namespace trainctl::activation_checkpointing {
@@ -23,6 +25,7 @@ class ForwardState {
   bool autocast_;
   bool autocast_cache_;
   at::ScalarType autocast_dtype_;
+  bool float8_products_;
   std::optional<runtime::SampleRandomness::State> randomness_;
   at::Tensor cpu_generator_;     // undefined: nothing draws from it
   at::Tensor device_generator_;  // of devices other than the CPU
@@ -39,6 +42,7 @@ class RestoredForwardState {
  private:
   bool recorded_gradients_;
   ForwardState before_;
+  kernels::Float8Products float8_products_;
   std::optional<runtime::SampleRandomness> randomness_;
 };
 

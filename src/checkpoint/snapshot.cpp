@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <span>
+#include <unordered_set>
 
 #include "core/error.h"
 #include "runtime/device.h"
@@ -161,10 +162,10 @@ Snapshot copy_state(const ShownState& state, const Division& division, Lifetime 
   for (const auto& [name, shown] : state.tensors)
     if (!shown.part) total += shown.tensor.nbytes();
   Dealer dealer(total, division);
-  std::optional<c10::Device> device;
+  std::unordered_set<c10::Device> devices;  // layers may be placed on several
   for (const auto& [name, shown] : state.tensors) {
     const at::Tensor& tensor = shown.tensor;
-    if (!tensor.is_cpu()) device = tensor.device();
+    devices.insert(tensor.device());
     if (!shown.part) {
       snapshot.elements_of_all += tensor.numel();
       const Cut cut = dealer.next(tensor);
@@ -183,7 +184,7 @@ Snapshot copy_state(const ShownState& state, const Division& division, Lifetime 
                                .data = host_copy(tensor.narrow(0, cut.first, cut.last - cut.first), lifetime),
                                .runs = shown.part->runs});
   }
-  if (device) runtime::synchronize(*device);
+  for (const c10::Device device : devices) runtime::synchronize(device);
   return snapshot;
 }
 

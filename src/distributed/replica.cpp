@@ -20,7 +20,13 @@ void average(comm::Group& group, const at::Tensor& buffer) {
 
 }  // namespace
 
-Replica::Replica(model::Model& model) : model_(model), parameters_(trained_parameters(model)) {}
+Replica::Replica(model::Model& model) : model_(model), parameters_(trained_parameters(model)) {
+  const std::vector<model::NamedTensor> all = model::named_parameters(model);
+  if (!parameters_.empty())
+    device_ = parameters_.front().tensor.device();
+  else if (!all.empty())
+    device_ = all.front().tensor.device();
+}
 
 void Replica::visit_state(runtime::State& state, optimizer::Optimizer& optimizer) {
   runtime::visit_as(state, "model", model_);

@@ -11,9 +11,7 @@ class Replica : public Parallel {
  public:
   explicit Replica(model::Model& model);
   const std::vector<optimizer::OptimizedParameter>& optimized() const final { return parameters_; }
-  c10::Device update_device() const final {
-    return parameters_.empty() ? c10::Device(c10::kCPU) : parameters_.front().tensor.device();
-  }
+  c10::Device update_device() const final { return device_; }
   std::unique_ptr<optimizer::Optimizer> make_optimizer(const optimizer::OptimizerConfig& config) final {
     return trainctl::optimizer::build(config, parameters_);
   }
@@ -27,6 +25,7 @@ class Replica : public Parallel {
  private:
   model::Model& model_;
   std::vector<optimizer::OptimizedParameter> parameters_;
+  c10::Device device_ = c10::kCPU;  // of the weights, which may all be frozen
 };
 
 /// Returns the parameters that require a gradient.

@@ -14,10 +14,12 @@
 #include <map>
 #include <thread>
 
+#include "activation_checkpointing/forward_state.h"
 #include "activation_checkpointing/networks.h"
 #include "activation_checkpointing/region.h"
 #include "activation_checkpointing/saved_tensors.h"
 #include "core/error.h"
+#include "kernels/float8_linear.h"
 #include "runtime/memory.h"
 #include "runtime/sample_randomness.h"
 
@@ -93,6 +95,25 @@ void check_network(const Net& n, Randomness randomness = Randomness::of_samples)
     checkpoint_activations(*model, config, at::kCPU);
     check_equal(outcome_of(*model, n.input, randomness), expected);
   }
+}
+
+TEST_CASE("another thread recomputes in the precision of the forward pass", "[activation_checkpointing][regression]") {
+  // On a GPU autograd has a thread for each device.
+  std::optional<ForwardState> state;
+  {
+    const kernels::Float8Products eight_bits(true);
+    state.emplace(at::kCPU);
+  }
+  bool inside = false, after = true;
+  std::thread([&] {
+    {
+      const RestoredForwardState restored(*state);
+      inside = kernels::Float8Products::are_wanted();
+    }
+    after = kernels::Float8Products::are_wanted();
+  }).join();
+  CHECK(inside);
+  CHECK_FALSE(after);
 }
 
 TEST_CASE("recomputing changes no gradient and no statistic of any network by a bit", "[activation_checkpointing]") {

@@ -1,5 +1,6 @@
 #include "train/loop/trainer.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <catch2/catch.hpp>
@@ -44,6 +45,23 @@ std::string notices_of_building(const experiment::Experiment& experiment) {
 }
 
 }  // namespace
+
+TEST_CASE("a run whose device fails is recorded with its first error", "[train][regression]") {
+  const std::unique_ptr<Run> run = build_run(small_experiment());
+  EventLog log;
+  const StopSignal stop;
+  const testing::TemporaryDirectory directory;
+  Trainer trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}, .on_step = [&](std::int64_t step) {
+                                      if (step < 2) return;
+                                      // As on a GPU after a fault: every later read throws.
+                                      run->num_skipped = at::empty({}, at::TensorOptions(at::kMeta).dtype(at::kDouble));
+                                      throw core::Error("an illegal memory access");
+                                    }});
+  CHECK_THROWS_WITH(trainer.run(), Catch::Contains("an illegal memory access"));
+  REQUIRE(log.all<tracking::RunFinished>().size() == 1);
+  CHECK(log.all<tracking::RunFinished>().front().outcome == tracking::Outcome::failed);
+  CHECK(log.all<tracking::RunFinished>().front().error == "an illegal memory access");
+}
 
 TEST_CASE("what a schedule says and a run is too short for is told", "[train][regression]") {
   const auto told = [](optimizer::ScheduleConfig schedule) {

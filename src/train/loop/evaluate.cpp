@@ -10,6 +10,7 @@
 #include <chrono>
 
 #include "core/error.h"
+#include "runtime/device.h"
 #include "runtime/span.h"
 #include "task/metric.h"
 #include "task/task.h"
@@ -25,15 +26,23 @@ class EvaluationMode {
  public:
   explicit EvaluationMode(Run& run) : run_(run) {
     run_.model->set_training(false);
-    if (run_.ema)
+    if (run_.ema) {
       exchange();
-    else if (averaged_ = run_.optimizer->eval(); averaged_)
-      run_.parallel->after_update();
+      return;
+    }
+    finish_copies();
+    averaged_ = run_.optimizer->eval();
+    if (averaged_) run_.parallel->after_update();
   }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
   ~EvaluationMode() {
-    if (!has_ended_) put_back();  // after a failure: the ranks can't be relied upon
+    if (!has_ended_) {
+      try {
+        put_back();                      // after a failure: the ranks can't be relied upon
+      } catch (const std::exception&) {  // nor the device; the run ends with the first error
+      }
+    }
     run_.model->set_training(true);
   }
   void end() {
@@ -43,14 +52,21 @@ class EvaluationMode {
 
  private:
   void exchange() {
+    finish_copies();
     run_.ema->swap();
     run_.parallel->after_update();
   }
   /// Returns whether this changes anything.
   bool put_back() {
+    finish_copies();
     if (run_.ema) run_.ema->swap();
     if (averaged_) run_.optimizer->train();
     return run_.ema || averaged_;
+  }
+
+  /// The device may still copy weights that are kept and now changed in host memory.
+  void finish_copies() {
+    if (run_.parallel->update_device().is_cpu()) runtime::synchronize(run_.device);
   }
 
   Run& run_;

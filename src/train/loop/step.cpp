@@ -336,8 +336,8 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
   if (clip_norm || grad_norm == GradNorm::measure || finds_inf) {
     const runtime::Span span("clip");
     const at::Tensor norm = factor.of_norm(optimizer::grad_norm(run_.parameters, [&](at::Tensor& sum) {
-      // A pipeline's stage may be frozen as a whole.
-      if (run_.parameters.empty()) sum = sum.to(run_.device);
+      // A pipeline's stage may be frozen as a whole. All ranks sum on the same kind of device.
+      if (run_.parameters.empty()) sum = sum.to(run_.parallel->update_device());
       run_.parallel->sum_over_parts(sum);
     }));
     if (clip_norm) factor.multiply(optimizer::clip_factor(norm, *clip_norm));

@@ -229,6 +229,16 @@ void Trainer::refuse_run_without_update() const {
       .hint("train for more steps, or lower amp.loss_scaling.init_scale or optimizer.lr; do the samples have targets?");
 }
 
+std::int64_t Trainer::num_skipped(tracking::Outcome outcome) const {
+  try {
+    return static_cast<std::int64_t>(run_.num_skipped.item<double>());
+  } catch (const c10::Error&) {
+    // A device that has failed answers nothing more. The error to tell is the first one.
+    if (outcome != tracking::Outcome::failed) throw;
+    return 0;
+  }
+}
+
 void Trainer::finish(tracking::Outcome outcome, const std::string& error) {
   monitor_.report_bad_samples();
   if (predictions_) predictions_->flush();
@@ -240,7 +250,7 @@ void Trainer::finish(tracking::Outcome outcome, const std::string& error) {
                                 .best_step = run_.best.step(),
                                 .best = run_.best.value(),
                                 .num_parameters = run_.num_parameters,
-                                .num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>()),
+                                .num_skipped = num_skipped(outcome),
                                 .provenance = provenance(run_, options_.config)};
   monitor_.summarize(summary);
   sink_.on(summary);

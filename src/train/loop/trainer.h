@@ -69,6 +69,8 @@ class Trainer {
   void finish(tracking::Outcome outcome, const std::string& error);
   /// Returns the signal that this rank, or another one, was sent; or 0.
   int signal() const;
+  /// Returns the number of updates that were left out; 0 if the run has failed and the device answers nothing.
+  std::int64_t num_skipped(tracking::Outcome outcome) const;
   bool is_stopped_early() const;
   /// Tells why the run ends, if it is stopped early.
   void tell_early_stop();
