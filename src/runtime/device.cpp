@@ -122,19 +122,9 @@ void limit_memory(const DeviceConfig& config, c10::Device device) {
   limit(device.index(), *bytes);
 }
 
-c10::Device gpu_of(LocalRank local) {
-  const std::int64_t count = num_gpus();
-  if (local.rank >= count)
-    throw core::Error("local rank " + std::to_string(local.rank) + " has no GPU of its own: this machine has " +
-                      std::to_string(count))
-        .hint("start as many processes on a machine as it has GPUs, or set device.kind: cpu")
-        .during("opening the device");
-  return {c10::kCUDA, static_cast<c10::DeviceIndex>(local.rank)};
-}
-
 c10::Device choose_device(DeviceKind kind, LocalRank local) {
   if (kind == DeviceKind::cpu) return c10::kCPU;
-  if (num_gpus() > 0) return gpu_of(local);
+  if (num_gpus() > 0) return gpu_of(local, num_gpus());
   if (kind == DeviceKind::auto_) return c10::kCPU;
   throw core::Error("no usable GPU: " + gpu_problem()->text).hint(kCpuHint).during("opening the device");
 }
@@ -193,6 +183,17 @@ c10::Device open_device(const DeviceConfig& config, LocalRank local) {
   }
   limit_memory(config, device);
   return device;
+}
+
+c10::Device gpu_of(LocalRank local, std::int64_t num_gpus) {
+  // Slurm's --gpus-per-task, and wrappers of a launcher, show each process its own GPU alone.
+  if (num_gpus == 1 && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) return {c10::kCUDA, 0};
+  if (local.rank >= num_gpus)
+    throw core::Error("local rank " + std::to_string(local.rank) + " has no GPU of its own: this machine has " +
+                      std::to_string(num_gpus))
+        .hint("start as many processes on a machine as it has GPUs, or set device.kind: cpu")
+        .during("opening the device");
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(local.rank)};
 }
 
 void try_device(c10::Device device) {

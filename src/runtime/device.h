@@ -25,6 +25,9 @@ struct LocalRank {
 /// install_host_allocator and before the first tensor.
 c10::Device open_device(const DeviceConfig& config, LocalRank local = {});
 
+/// Returns the GPU of this process, of those that it sees. Throws Error if there are too few.
+c10::Device gpu_of(LocalRank local, std::int64_t num_gpus);
+
 /// Computes one number on the device, since only that shows a GPU without kernels or without free memory. If the device
 /// fails, throws Error with the option that takes the CPU.
 void try_device(c10::Device device);

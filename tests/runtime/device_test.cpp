@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "support/environment_variable.h"
 #include "support/gpu.h"
 #include "support/skip.h"
 #include "support/temporary_directory.h"
@@ -29,6 +30,18 @@ TEST_CASE("the CPU opens with the threads asked for", "[runtime]") {
   open_device({.kind = DeviceKind::cpu});
   CHECK(at::get_num_threads() == available_cores());
   synchronize(device);
+}
+
+TEST_CASE("a process takes the GPU of its local rank, or the one that it is shown", "[runtime]") {
+  const LocalRank last{.rank = 3, .world_size = 4};
+  {
+    const testing::EnvironmentVariable visible("CUDA_VISIBLE_DEVICES", nullptr);
+    CHECK(gpu_of(last, 4).index() == 3);
+    CHECK_THROWS_WITH(gpu_of(last, 1), Catch::Contains("local rank 3 has no GPU of its own: this machine has 1"));
+  }
+  const testing::EnvironmentVariable visible("CUDA_VISIBLE_DEVICES", "3");
+  CHECK(gpu_of(last, 1).index() == 0);
+  CHECK_THROWS(gpu_of(last, 2));
 }
 
 TEST_CASE("threads that outnumber the cores are warned of, and refused where they are many", "[runtime]") {
