@@ -39,6 +39,21 @@ TEST_CASE("a group of one gives back what it is given", "[comm]") {
   REQUIRE(at::equal(all, tensor));
 }
 
+TEST_CASE("threads exchange tensors of other devices, which Gloo refuses", "[comm]") {
+  const auto groups = thread_groups(2, 20s);
+  const auto errors = on_threads(2, [&](std::int64_t member) {
+    Group& group = *groups[static_cast<std::size_t>(member)];
+    const at::Tensor mine = at::ones({3}, at::kMeta);
+    group.all_reduce(mine, Reduce::sum)->wait();
+    process_group(group)->getBackend(c10::kCUDA);  // c10d::Reducer looks for it
+  });
+  CHECK(errors == no_errors(2));
+  const std::unique_ptr<Group> group =
+      make_c10d_group({.name = "all ranks", .cpu = process_group(*groups[0])->getBackend(c10::kCPU)});
+  CHECK_THROWS_WITH(group->all_reduce(at::ones({3}, at::kMeta), Reduce::sum),
+                    Catch::Contains("no backend moves tensors of meta"));
+}
+
 TEST_CASE("threads sum, gather, scatter and broadcast", "[comm]") {
   for (const std::int64_t n : {1, 2, 3, 4}) {
     const auto groups = thread_groups(n, 20s);

@@ -77,6 +77,8 @@ class C10dGroup final : public Group {
     process_group_->setDefaultBackend(parts.cuda ? c10d::ProcessGroup::BackendType::NCCL : parts.cpu_type);
     process_group_->setBackend(c10::kCPU, parts.cpu_type, parts_.cpu);
     if (parts.cuda) process_group_->setBackend(c10::kCUDA, c10d::ProcessGroup::BackendType::NCCL, parts_.cuda);
+    // Threads of one process add up tensors of any device.
+    if (is_of_threads()) process_group_->setBackend(c10::kCUDA, parts_.cpu_type, parts_.cpu);
     process_group_->setGroupName(parts.name);
   }
 
@@ -155,11 +157,16 @@ class C10dGroup final : public Group {
   }
 
  private:
+  bool is_of_threads() const { return parts_.cpu_type == c10d::ProcessGroup::BackendType::CUSTOM; }
+
   template <class Operation>
   std::unique_ptr<Work> start(const char* name, const at::Tensor& tensor, Operation operation) {
     if (tensor.numel() == 0) return std::make_unique<PendingWork>(nullptr, "", nullptr);
     std::string what = describe_operation(name, tensor);
-    c10d::Backend& backend = tensor.device().is_cpu() ? *parts_.cpu : *parts_.cuda;
+    const bool takes_cpu = tensor.is_cpu() || is_of_threads();
+    if (!takes_cpu && !parts_.cuda)
+      throw core::Error(what + " failed: no backend moves tensors of " + tensor.device().str());
+    c10d::Backend& backend = takes_cpu ? *parts_.cpu : *parts_.cuda;
     c10::intrusive_ptr<c10d::Work> work;
     try {
       refuse_aborted(parts_.journal);

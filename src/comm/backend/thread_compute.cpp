@@ -48,8 +48,9 @@ std::vector<at::Tensor> of_members(const std::vector<ThreadCall>& calls, std::si
 void reduce_into(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from,
                  c10d::ReduceOp::RedOpType reduce) {
   const std::int64_t size = from.front().numel();
-  for (std::int64_t begin = 0; begin < size; begin += kChunk) {
-    const std::int64_t length = std::min(kChunk, size - begin);
+  const std::int64_t chunk = from.front().is_cpu() ? kChunk : std::max<std::int64_t>(size, 1);
+  for (std::int64_t begin = 0; begin < size; begin += chunk) {
+    const std::int64_t length = std::min(chunk, size - begin);
     std::vector<at::Tensor> parts;
     for (const at::Tensor& tensor : from) parts.push_back(tensor.narrow(0, begin, length));
     const at::Tensor result = reduced(parts, reduce);
