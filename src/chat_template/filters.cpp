@@ -19,8 +19,12 @@ bool is_alternative(const Value& value, const std::vector<Value>&) {
   return value.is<Alternative>();
 }
 
-bool is_sequence(const Value& value, const std::vector<Value>&) {
+bool is_iterable(const Value& value, const std::vector<Value>&) {
   return value.is_text() || value.as_sequence() != nullptr || value.as_mapping() != nullptr || value.is_undefined();
+}
+
+bool is_sequence(const Value& value, const std::vector<Value>&) {
+  return has_places(value) || value.as_mapping() != nullptr || value.is_undefined();
 }
 
 template <LetterCase wanted>
@@ -63,7 +67,7 @@ const std::map<std::string_view, KnownTest>& value_tests() {
       {"string", {is_alternative<Text>}},
       {"mapping", {[](const Value& value, Values) { return value.as_mapping() != nullptr; }}},
       {"sequence", {is_sequence}},
-      {"iterable", {is_sequence}},
+      {"iterable", {is_iterable}},
       {"callable",
        {[](const Value& value, Values) { return value.as_object() != nullptr && value.as_object()->is_callable(); }}},
       {"odd", {has_remainder<1>}},

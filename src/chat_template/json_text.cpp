@@ -61,7 +61,7 @@ class JsonWriter {
     if (const auto* text = value.as_text()) return json_string(*text, format_.ensure_ascii);
     std::vector<std::string> parts;
     ++depth_;
-    if (const auto* sequence = value.as_sequence())
+    if (const auto* sequence = value.as_sequence(); sequence != nullptr && sequence->is_literal())
       for (const Value& item : sequence->items) parts.push_back(write(item));
     else if (const auto* mapping = value.as_mapping())
       parts = members(*mapping);

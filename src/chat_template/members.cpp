@@ -26,15 +26,15 @@ class BoundMethod final : public Object {
 Value dict_items(const Value& self, const Arguments&) {
   std::vector<Value> items;
   for (const auto& [key, value] : self.as_mapping()->items) items.push_back(Value::tuple({key, value}));
-  return Value::list(std::move(items));
+  return Value::sequence(SequenceKind::dict_items, std::move(items));
 }
 Value dict_keys(const Value& self, const Arguments&) {
-  return Value::list(items_of(self));
+  return Value::sequence(SequenceKind::dict_keys, items_of(self));
 }
 Value dict_values(const Value& self, const Arguments&) {
   std::vector<Value> values;
   for (const auto& [key, value] : self.as_mapping()->items) values.push_back(value);
-  return Value::list(std::move(values));
+  return Value::sequence(SequenceKind::dict_values, std::move(values));
 }
 Value dict_get(const Value& self, const Arguments& arguments) {
   const Parameters given(arguments, "get", {"key", "default"});
@@ -66,7 +66,7 @@ const MethodTable& methods_of(const Value& object) {
   static const MethodTable of_list = {{"index", list_index}, {"count", list_count}, {"copy", copied}};
   if (object.is_text()) return text_methods();
   if (object.as_mapping() != nullptr) return of_dict;
-  return object.as_sequence() != nullptr ? of_list : none;
+  return has_places(object) ? of_list : none;
 }
 
 bool is_changing(const Value& object, const std::string& name) {

@@ -58,7 +58,7 @@ Value make_range(const Arguments& arguments) {
       throw TemplateProblem("range is too large; the most is " + std::to_string(kMostRange) + " items");
     if (__builtin_add_overflow(i, step, &i)) break;  // past the end
   }
-  return Value::list(std::move(items));
+  return Value::sequence(SequenceKind::range, std::move(items));
 }
 
 Value make_dict(const Arguments& arguments) {

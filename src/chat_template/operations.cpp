@@ -90,7 +90,7 @@ Value repeated(const Value& value, std::int64_t count) {
   std::vector<Value> items;
   for (std::size_t i = 0; i < times && !sequence.items.empty(); ++i)
     items.insert(items.end(), sequence.items.begin(), sequence.items.end());
-  return sequence.is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+  return Value::sequence(sequence.kind, std::move(items));
 }
 
 std::string escaped_for_html(const std::string& text) {
@@ -114,7 +114,7 @@ Value added_texts(const Value& left, const Value& right) {
 }
 
 bool is_repeatable(const Value& value) {
-  return value.is_text() || value.as_sequence() != nullptr;
+  return value.is_text() || (value.as_sequence() != nullptr && value.as_sequence()->is_literal());
 }
 
 std::optional<std::int64_t> bound(const Value& value) {
@@ -132,7 +132,8 @@ void check_size(std::size_t size) {
 
 void check_hashable(const Value& value) {
   const Sequence* const sequence = value.as_sequence();
-  if (value.as_mapping() != nullptr || (sequence != nullptr && !sequence->is_tuple))
+  if (value.as_mapping() != nullptr ||
+      (sequence != nullptr && !sequence->is_tuple() && sequence->kind != SequenceKind::range))
     throw TemplateProblem("unhashable type: '" + std::string(value.type_name()) + "'");
 }
 
@@ -145,7 +146,7 @@ Value binary_operation(std::string_view symbol, const Value& left, const Value& 
   if (symbol == "%" && left.is_text()) {
     const Sequence* const values = right.as_sequence();
     return checked_text(percent_formatted(
-        *left.as_text(), values != nullptr && values->is_tuple ? values->items : std::vector<Value>{right}));
+        *left.as_text(), values != nullptr && values->is_tuple() ? values->items : std::vector<Value>{right}));
   }
   const auto first_integer = left.as_integer();
   const auto second_integer = right.as_integer();
@@ -157,11 +158,11 @@ Value binary_operation(std::string_view symbol, const Value& left, const Value& 
     if (left.is_text() && right.is_text()) return added_texts(left, right);
     const Sequence* const before = left.as_sequence();
     const Sequence* const after = right.as_sequence();
-    if (before != nullptr && after != nullptr && before->is_tuple == after->is_tuple) {
+    if (before != nullptr && after != nullptr && before->kind == after->kind && before->is_literal()) {
       check_size((before->items.size() + after->items.size()) * sizeof(Value));
       std::vector<Value> items = before->items;
       items.insert(items.end(), after->items.begin(), after->items.end());
-      return before->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+      return Value::sequence(before->kind, std::move(items));
     }
   }
   if (symbol == "*" && is_repeatable(left) && second_integer) return repeated(left, *second_integer);
@@ -180,7 +181,8 @@ bool less(const Value& left, const Value& right) {
   if (left.is_text() && right.is_text()) return *left.as_text() < *right.as_text();
   const Sequence* const first = left.as_sequence();
   const Sequence* const second = right.as_sequence();
-  if (first == nullptr || second == nullptr || first->is_tuple != second->is_tuple) refuse("<", left, right);
+  if (first == nullptr || second == nullptr || first->kind != second->kind || !first->is_literal())
+    refuse("<", left, right);
   for (std::size_t i = 0; i < std::min(first->items.size(), second->items.size()); ++i)
     if (!equal(first->items[i], second->items[i])) return less(first->items[i], second->items[i]);
   return first->items.size() < second->items.size();
@@ -234,11 +236,16 @@ std::size_t length_of(const Value& value) {
   throw TemplateProblem("object of type '" + std::string(value.type_name()) + "' has no len()");
 }
 
+bool has_places(const Value& value) {
+  const Sequence* const sequence = value.as_sequence();
+  return value.is_text() || (sequence != nullptr && !sequence->is_view());
+}
+
 Value item_of(const Value& object, const Value& key) {
   if (const auto* undefined = object.get_if<Undefined>()) throw TemplateProblem(undefined->what);
   if (const Mapping* mapping = object.as_mapping()) {
     if (const Value* found = mapping->find(key)) return *found;
-  } else if (const auto index = key.as_integer(); index && (object.is_text() || object.as_sequence() != nullptr)) {
+  } else if (const auto index = key.as_integer(); index && has_places(object)) {
     const auto size = static_cast<std::int64_t>(length_of(object));
     const std::int64_t place = *index < 0 ? *index + size : *index;
     if (place >= 0 && place < size) return items_of(object)[static_cast<std::size_t>(place)];
@@ -257,10 +264,11 @@ Value slice_of(const Value& object, const Value& begin, const Value& end, const 
     return Value::text(std::move(out));
   }
   const Sequence* const sequence = object.as_sequence();
-  if (sequence == nullptr) throw TemplateProblem("'" + std::string(object.type_name()) + "' object can't be sliced");
+  if (sequence == nullptr || sequence->is_view())
+    throw TemplateProblem("'" + std::string(object.type_name()) + "' object can't be sliced");
   std::vector<Value> items;
   for (const std::size_t index : slice_indices(bounds, sequence->items.size())) items.push_back(sequence->items[index]);
-  return sequence->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+  return Value::sequence(sequence->kind, std::move(items));
 }
 
 Parameters::Parameters(const Arguments& arguments, std::string_view function,

@@ -25,6 +25,8 @@ std::string percent_formatted(const std::string& format, const std::vector<Value
 std::vector<Value> items_of(const Value& value);
 /// Python's len(); 0 for what is undefined.
 std::size_t length_of(const Value& value);
+/// Whether items can be indexed, as those of texts, lists, tuples and ranges.
+bool has_places(const Value& value);
 /// `object[key]`, or an undefined value.
 Value item_of(const Value& object, const Value& key);
 Value slice_of(const Value& object, const Value& begin, const Value& end, const Value& step);

@@ -11,8 +11,16 @@
 namespace trainctl::chat_template {
 namespace {
 
+constexpr std::string_view kSequenceNames[] = {"list", "tuple", "range", "dict_keys", "dict_values", "dict_items"};
+
+std::string_view name_of(const Sequence& sequence) {
+  return kSequenceNames[static_cast<std::size_t>(sequence.kind)];
+}
+
 bool equal_items(const Sequence& left, const Sequence& right) {
-  return left.is_tuple == right.is_tuple &&
+  if (left.is_view() && right.is_view())
+    throw TemplateProblem("comparing '" + std::string(name_of(left)) + "' is not supported; make it a list with |list");
+  return left.kind == right.kind &&
          std::equal(left.items.begin(), left.items.end(), right.items.begin(), right.items.end(), equal);
 }
 
@@ -31,10 +39,13 @@ std::string joined(const std::vector<std::string>& parts) {
 }
 
 std::string represented_sequence(const Sequence& sequence) {
+  if (sequence.kind == SequenceKind::range)  // Python prints its bounds
+    throw TemplateProblem("printing a range is not supported; make it a list with |list");
   std::vector<std::string> parts;
   for (const Value& item : sequence.items) parts.push_back(item.represented());
-  if (!sequence.is_tuple) return "[" + joined(parts) + "]";
-  return "(" + joined(parts) + (parts.size() == 1 ? ",)" : ")");
+  if (sequence.is_tuple()) return "(" + joined(parts) + (parts.size() == 1 ? ",)" : ")");
+  const std::string list = "[" + joined(parts) + "]";
+  return sequence.is_view() ? std::string(name_of(sequence)) + "(" + list + ")" : list;
 }
 
 std::string represented_mapping(const Mapping& mapping) {
@@ -93,13 +104,9 @@ void Mapping::set(const Value& key, Value value) {
   items.emplace_back(key, std::move(value));
 }
 
-Value Value::list(std::vector<Value> items) {
+Value Value::sequence(SequenceKind kind, std::vector<Value> items) {
   const int depth = depth_around(items);
-  return std::make_shared<const Sequence>(Sequence{.items = std::move(items), .depth = depth});
-}
-Value Value::tuple(std::vector<Value> items) {
-  const int depth = depth_around(items);
-  return std::make_shared<const Sequence>(Sequence{.items = std::move(items), .is_tuple = true, .depth = depth});
+  return std::make_shared<const Sequence>(Sequence{.items = std::move(items), .kind = kind, .depth = depth});
 }
 Value Value::mapping(Mapping mapping) {
   for (const auto& [key, value] : mapping.items) mapping.depth = std::max(mapping.depth, depth_around({&value, 1}));
@@ -191,7 +198,7 @@ std::string_view Value::type_name() const {
   if (is<std::int64_t>()) return "int";
   if (is<double>()) return "float";
   if (is_text()) return "str";
-  if (const auto* sequence = as_sequence()) return sequence->is_tuple ? "tuple" : "list";
+  if (const auto* sequence = as_sequence()) return name_of(*sequence);
   if (as_mapping() != nullptr) return "dict";
   return as_object()->type_name();
 }

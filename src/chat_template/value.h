@@ -23,11 +23,18 @@ struct Undefined {
 };
 struct None {};
 
-/// A list or a tuple. Never changed once made, as in Jinja2's immutable sandbox.
+/// The type of a sequence. The last three are what the methods of a dict return: they have no places to index.
+enum class SequenceKind { list, tuple, range, dict_keys, dict_values, dict_items };
+
+/// Never changed once made, as in Jinja2's immutable sandbox.
 struct Sequence {
   std::vector<Value> items;
-  bool is_tuple = false;
+  SequenceKind kind = SequenceKind::list;
   int depth = 1;  // of lists and dicts inside one another
+
+  bool is_tuple() const { return kind == SequenceKind::tuple; }
+  bool is_literal() const { return kind == SequenceKind::list || is_tuple(); }
+  bool is_view() const { return kind >= SequenceKind::dict_keys; }
 };
 
 /// A dict in the order of insertion.
@@ -65,8 +72,9 @@ class Value {
   static Value text(std::string text) { return Text{std::make_shared<const std::string>(std::move(text))}; }
   static Value markup(std::string text) { return Text{std::make_shared<const std::string>(std::move(text)), true}; }
   static Value number(std::size_t number) { return static_cast<std::int64_t>(number); }
-  static Value list(std::vector<Value> items);
-  static Value tuple(std::vector<Value> items);
+  static Value list(std::vector<Value> items) { return sequence(SequenceKind::list, std::move(items)); }
+  static Value tuple(std::vector<Value> items) { return sequence(SequenceKind::tuple, std::move(items)); }
+  static Value sequence(SequenceKind kind, std::vector<Value> items);
   static Value mapping(Mapping mapping);
   static Value from_json(const nlohmann::ordered_json& json);
 

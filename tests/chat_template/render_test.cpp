@@ -74,6 +74,23 @@ TEST_CASE("texts become numbers, and numbers compare and divide, as in Python", 
   }
 }
 
+TEST_CASE("views of dicts and ranges are no lists, as in Python", "[chat_template][regression]") {
+  const Json variables = {{"d", {{"k", "v"}}}};
+  CHECK(text_of("{{ d.keys() }} {{ d.values() }} {{ d.items() }}", variables) ==
+        "dict_keys(['k']) dict_values(['v']) dict_items([('k', 'v')])");
+  CHECK(text_of("{{ d.keys() == ['k'] }} {{ range(2) == [0, 1] }} {{ range(2) == range(0, 2) }}", variables) ==
+        "False False True");
+  CHECK(text_of("[{{ d.keys()[0] }}] {{ d.keys() is sequence }} {{ d.keys() is iterable }} {{ range(2) is sequence }}",
+                variables) == "[] False True True");
+  CHECK(text_of("{{ d.items()|list }} {{ range(5)[1:]|list }} {{ range(3)[1] }} {{ range(3)|sum }}", variables) ==
+        "[('k', 'v')] [1, 2, 3, 4] 1 3");
+  for (const std::string source : {"{{ range(2) }}", "{{ range(2)|tojson }}", "{{ d.items()|tojson }}",
+                                   "{{ range(2) + [1] }}", "{{ range(2) * 2 }}", "{{ d.keys() == d.keys() }}"}) {
+    INFO(source);
+    CHECK(error_of(source, variables).starts_with("chat.jinja:1:"));
+  }
+}
+
 TEST_CASE("a step of any size ends a slice or a range", "[chat_template]") {
   CHECK(text_of("{{ 'abcdef'[1::9223372036854775807] }}") == "b");
   CHECK(text_of("{{ 'abcdef'[4::-9223372036854775807] }}") == "e");
