@@ -31,6 +31,9 @@ struct Encoding {
 /// Whether the template's special tokens (`[CLS]`, `[SEP]`, `<s>`, …) are put around the text.
 enum class SpecialTokens { add, leave_out };
 
+/// The end of a text that truncation removes.
+enum class TruncationSide { left, right };
+
 struct EncodeOptions {
   SpecialTokens special_tokens = SpecialTokens::add;
   std::optional<std::int64_t>
@@ -62,6 +65,7 @@ class Tokenizer {
   /// The token's text as in the vocabulary ("Ġthe", "##ing"); "" where the vocabulary has a gap.
   virtual std::string token_of(std::int32_t id) const = 0;
   virtual SpecialTokenIds roles() const = 0;
+  virtual TruncationSide truncation_side() const = 0;
   /// Changes when any id of any text may.
   virtual std::string fingerprint() const = 0;
   /// Returns whether files beside a tokenizer.json change the ids of texts, which a program that reads it alone misses.

@@ -6,6 +6,7 @@
 #include "dataset/description.h"
 #include "dataset/first_rows.h"
 #include "dataset/seq2seq_prompt.h"
+#include "dataset/shown_text.h"
 #include "dataset/text_files.h"
 #include "support/skip.h"
 
@@ -117,6 +118,30 @@ TEST_CASE("longer texts are cut before the token that ends them, and that is tol
     CHECK(heard("dataset.train: 1 of 3 sources are cut to 5 tokens (dataset.max_source_length)"));
     CHECK(heard("dataset.train: 1 of 3 targets are cut to 4 tokens (dataset.max_target_length)"));
   }
+}
+
+TEST_CASE("a tokenizer that truncates on the left cuts the first tokens, in batches and prompts", "[dataset]") {
+  const TemporaryDirectory directory;
+  TextSeq2SeqConfig pairs =
+      pairs_of(directory, directory.write("pairs.tsv", "source\ttarget\nthe cat the\tthe the a dog\nthe\ta\n"));
+  pairs.tokenizer = directory.write("vocab.txt", vocabulary());
+  directory.write("tokenizer_config.json", R"({"truncation_side": "left"})");
+  pairs.max_source_length = 3;
+  pairs.max_target_length = 3;
+  // transformers: tokenizer(text, max_length=3, truncation=True) without [CLS], whatever the batch's side of padding.
+  const Batch batch = first_batch(pairs);
+  CHECK(values_of(batch.inputs) == std::vector<std::int64_t>{6, 5, 3, 5, 3, 0});
+  CHECK(values_of(batch.decoder_inputs) == std::vector<std::int64_t>{0, 15, 7, 0, 15, 0});
+  CHECK(values_of(batch.targets) == std::vector<std::int64_t>{15, 7, 3, 15, 3, -100});
+  const auto tokenizer = tokenizer::load_tokenizer(pairs.tokenizer);
+  CHECK(seq2seq_prompt(pairs, *tokenizer, "the cat the")->source == std::vector<std::int32_t>{6, 5, 3});
+  CHECK(seq2seq_prompt(pairs, *tokenizer, "the")->source == std::vector<std::int32_t>{5, 3});
+  const std::optional<ShownConversations> shown = shown_pairs(pairs, {.most_texts = 1});
+  REQUIRE(shown);
+  std::vector<TokenFate> fates;
+  for (const ShownToken& token : shown->texts.at(0).tokens) fates.push_back(token.fate);
+  using enum TokenFate;
+  CHECK(fates == std::vector{cut, seen, seen, seen, cut, cut, learned, learned, learned});
 }
 
 TEST_CASE("a translation object of Hugging Face is read by names with dots", "[dataset]") {

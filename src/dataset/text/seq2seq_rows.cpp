@@ -41,11 +41,11 @@ class Seq2SeqSource final : public RawSource {
     values[1] = pair.target_length;
     const std::span<std::int64_t> source(values + 2, static_cast<std::size_t>(rows_.max_source_length));
     const std::span<std::int64_t> inputs(source.end(), static_cast<std::size_t>(rows_.max_target_length));
-    pair.stored.copy_source(source.first(static_cast<std::size_t>(pair.source_length)));
+    pair.stored.copy_source(source.first(static_cast<std::size_t>(pair.source_length)), rows_.truncation_side);
     std::fill(source.begin() + pair.source_length, source.end(), rows_.pad);
     // Each input's successor is a target: the last target is nobody's input.
     const std::span<std::int64_t> successors = inputs.first(static_cast<std::size_t>(pair.target_length));
-    pair.stored.copy_target(successors);
+    pair.stored.copy_target(successors, rows_.truncation_side);
     std::rotate(successors.begin(), successors.end() - 1, successors.end());
     inputs[0] = rows_.start;
     std::fill(inputs.begin() + pair.target_length, inputs.end(), rows_.pad);
@@ -61,7 +61,7 @@ class Seq2SeqSource final : public RawSource {
 
   void write_targets(std::int64_t index, std::span<std::int64_t> targets) const {
     const Pair pair = pair_of(index);
-    pair.stored.copy_target(targets.first(static_cast<std::size_t>(pair.target_length)));
+    pair.stored.copy_target(targets.first(static_cast<std::size_t>(pair.target_length)), rows_.truncation_side);
     std::fill(targets.begin() + pair.target_length, targets.end(), kNoTarget);
   }
   const Seq2SeqRows& rows() const { return rows_; }

@@ -10,6 +10,7 @@
 #include "dataset/sources.h"
 #include "dataset/text/language_source.h"
 #include "dataset/text/reading/text_reader.h"
+#include "tokenizer/tokenizer.h"
 
 namespace trainctl::dataset {
 
@@ -25,14 +26,20 @@ class StoredPair {
 
   std::int64_t source_length() const { return source_length_; }
   std::int64_t target_length() const { return target_length_; }
-  /// Copies a text's first tokens and its last one: as many as there is room for.
-  void copy_source(std::span<std::int64_t> to) const { copy(begin_, source_length_, to); }
-  void copy_target(std::span<std::int64_t> to) const { copy(begin_ + source_length_, target_length_, to); }
+  /// Copies as many of a text's tokens as there is room for. The token that ends the text is always one of them; the
+  /// others are cut at `side`.
+  void copy_source(std::span<std::int64_t> to, tokenizer::TruncationSide side) const {
+    copy(begin_, source_length_, to, side);
+  }
+  void copy_target(std::span<std::int64_t> to, tokenizer::TruncationSide side) const {
+    copy(begin_ + source_length_, target_length_, to, side);
+  }
 
  private:
-  void copy(std::int64_t begin, std::int64_t length, std::span<std::int64_t> to) const {
-    store_.copy(begin, to.first(to.size() - 1));
-    store_.copy(begin + length - 1, to.last(1));
+  void copy(std::int64_t begin, std::int64_t length, std::span<std::int64_t> to, tokenizer::TruncationSide side) const {
+    const std::int64_t end = begin + length;
+    store_.copy(side == tokenizer::TruncationSide::left ? end - std::ssize(to) : begin, to.first(to.size() - 1));
+    store_.copy(end - 1, to.last(1));
   }
 
   const TokenStore& store_;
@@ -51,7 +58,8 @@ struct Seq2SeqRows {
   std::int64_t vocab_size = 0;
   std::int64_t pad = 0;
   std::int64_t start = 0;  // what the decoder begins with
-  Split split{};           // of the training pairs
+  tokenizer::TruncationSide truncation_side = tokenizer::TruncationSide::right;
+  Split split{};  // of the training pairs
 };
 
 /// Every StoredPair is a sample, cut to the longest that is permitted. The decoder's inputs are the targets, one place

@@ -155,7 +155,10 @@ std::optional<Seq2SeqPrompt> seq2seq_prompt(const SourceConfig& source, const to
   if (config == nullptr) return std::nullopt;
   Seq2SeqPrompt prompt{.source = {}, .start = static_cast<std::int32_t>(config->start_token(tokenizer.roles().pad))};
   tokenizer.append_ids(config->prefix + text, prompt.source);
-  prompt.source.resize(std::min(prompt.source.size(), static_cast<std::size_t>(config->max_source_length - 1)));
+  const std::int64_t num_cut = std::max<std::int64_t>(0, std::ssize(prompt.source) - (config->max_source_length - 1));
+  const auto first_cut = tokenizer.truncation_side() == tokenizer::TruncationSide::left ? prompt.source.begin()
+                                                                                        : prompt.source.end() - num_cut;
+  prompt.source.erase(first_cut, first_cut + num_cut);
   prompt.source.push_back(end_token(tokenizer, config->tokenizer));
   return prompt;
 }
@@ -190,6 +193,7 @@ Sources build(const TextSeq2SeqConfig& config, const LoaderOptions& options) {
                                   .vocab_size = tokenizer->vocab_size(),
                                   .pad = tokenizer->roles().pad.value_or(0),
                                   .start = start,
+                                  .truncation_side = tokenizer->truncation_side(),
                                   .split = {.eval_fraction = config.eval_fraction,
                                             .test_fraction = config.test_fraction,
                                             .seed = static_cast<std::uint64_t>(config.split_seed),

@@ -266,6 +266,7 @@ class SentencePiece final : public Tokenizer {
   }
 
   SpecialTokenIds roles() const override { return roles_; }
+  TruncationSide truncation_side() const override { return truncation_side_; }
   std::string fingerprint() const override { return fingerprint_; }
   bool is_changed_by_side_files() const override { return false; }
 

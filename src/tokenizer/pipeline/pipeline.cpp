@@ -158,6 +158,7 @@ class Pipeline final : public Tokenizer {
   }
 
   SpecialTokenIds roles() const override { return parts_.roles; }
+  TruncationSide truncation_side() const override { return parts_.truncation_side; }
   std::string fingerprint() const override { return parts_.fingerprint; }
   bool is_changed_by_side_files() const override { return parts_.is_changed_by_side_files; }
 

@@ -7,9 +7,6 @@
 
 namespace trainctl::tokenizer {
 
-/// The end of a text that truncation removes.
-enum class TruncationSide { left, right };
-
 /// Cuts one text or two to at most `max_length` tokens together, the longer first ("longest_first").
 void truncate(std::vector<PartEncoding>& parts, std::int64_t max_length, TruncationSide side);
 
