@@ -257,23 +257,19 @@ void refuse_other_run(const FoldsOptions& options, std::int64_t fold, const fs::
       .hint("choose another --run-dir, or remove " + run.string());
 }
 
-/// Returns how many samples a fold's run trains on and evaluates; none if the run doesn't record that.
-std::optional<double> num_divided(const fs::path& run) {
+/// Returns the fingerprint of the samples that a fold's run divides; "" if the run doesn't record one.
+std::string undivided_fingerprint(const fs::path& run) {
   const fs::path path = run / "provenance.json";
-  if (!fs::exists(path)) return std::nullopt;
-  const auto provenance = core::parse_json_or_discard<ordered_json>(core::read_file(path));
-  const std::optional<double> num_trained = core::number_member(provenance, "num_samples");
-  const std::optional<double> num_evaluated = core::number_member(provenance, "num_eval_samples");
-  return num_trained && num_evaluated ? std::optional(*num_trained + *num_evaluated) : std::nullopt;
+  if (!fs::exists(path)) return "";
+  return core::text_member(core::parse_json_or_discard<ordered_json>(core::read_file(path)), "undivided_fingerprint");
 }
 
-/// Refuses folds of data that have become more or less: they divide no common set, and may share samples.
+/// Refuses folds of data that have changed: they divide no common set, and may share samples.
 void refuse_changed_data(const fs::path& first, const fs::path& run) {
-  const std::optional<double> before = num_divided(first);
-  const std::optional<double> now = num_divided(run);
-  if (!before || !now || *before == *now) return;
-  throw core::Error(run.string() + " divides " + core::format_count(static_cast<long long>(*now)) + " samples, and " +
-                    first.string() + " " + core::format_count(static_cast<long long>(*before)) +
+  const std::string before = undivided_fingerprint(first);
+  const std::string now = undivided_fingerprint(run);
+  if (before.empty() || now.empty() || before == now) return;
+  throw core::Error(run.string() + " divides other samples than " + first.string() +
                     ": the data changed between the folds")
       .hint("train them anew: choose another --run-dir, or --resume never");
 }

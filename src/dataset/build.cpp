@@ -253,6 +253,13 @@ void refuse_unwritable_names(const SampleSpec& spec) {
           .hint("rename its folder, or write the labels in UTF-8");
 }
 
+/// Returns the fingerprint of the samples that are dealt to folds, the same for each fold.
+std::string undivided_fingerprint(const DatasetConfig& config, LoaderOptions options) {
+  options.fold.reset();
+  options.tell = nullptr;  // the same of the same files
+  return open_sources(config.source, options).train->fingerprint();
+}
+
 /// Opens the training and the evaluation samples, or the samples of `alone` as those of evaluation.
 Datasets open_data(const DatasetConfig& config, const LoaderOptions& options,
                    const std::optional<DatasetConfig>& alone) {
@@ -266,6 +273,7 @@ Datasets open_data(const DatasetConfig& config, const LoaderOptions& options,
     core::check_mapped_files();
     return datasets;
   }
+  if (config.fold && options.trained == nullptr) datasets.undivided_fingerprint = undivided_fingerprint(config, noting);
   Sources sources = open_sources(config.source, noting);
   refuse_unwritable_names(sources.train->spec());
   if (options.evaluated == EvaluatedSet::test) sources.eval = std::move(sources.test);
@@ -341,9 +349,11 @@ Datasets build_as_trained(const DatasetConfig& config, const LoaderOptions& opti
   as_trained.trained = std::make_shared<const SampleSpec>(trained);
   as_trained.tell = nullptr;  // the same of the same files
   std::string fingerprint = std::move(data.fingerprint);
+  std::string undivided = std::move(data.undivided_fingerprint);
   data = {};  // rows in memory are there once
   data = open_data(config, as_trained, std::nullopt);
   data.fingerprint = std::move(fingerprint);
+  data.undivided_fingerprint = std::move(undivided);
   if (options.tell) options.tell("numbers are scaled as in the training so far; the data's own scale has changed");
   return data;
 }

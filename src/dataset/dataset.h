@@ -196,6 +196,7 @@ struct Datasets {
   std::string fingerprint;        // of the training source
   std::shared_ptr<BadSampleLog> bad_samples{};  // of both
   std::string eval_fingerprint{};               // of the source that `eval` reads; "" without one
+  std::string undivided_fingerprint{};          // of the samples that are dealt to folds; "" without folds
 };
 
 /// Opens the files and checks them. Wrong files are Errors naming the file and the offset.

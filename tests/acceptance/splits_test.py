@@ -99,11 +99,14 @@ class Splits(unittest.TestCase):
 
     def test_folds_of_other_data_are_refused(self):
         self.call("train", "p.yaml", "--folds", "2", "--run-dir", "folds")
-        shutil.rmtree(self.root / "folds/fold_1")
-        with (self.root / "people.csv").open("a") as table:
-            table.write(self.rows(10))
-        refused = self.call("train", "p.yaml", "--folds", "2", "--run-dir", "folds", code=1).stderr
-        self.assertIn("fold_1 divides 213 samples, and folds/fold_0 203: the data changed between the folds", refused)
+        table = self.root / "people.csv"
+        rows = table.read_text()
+        # More rows, and the same number of rows of which one is another.
+        for changed in (rows + self.rows(10), rows.replace(",yes", ",no", 1)):
+            table.write_text(changed)
+            shutil.rmtree(self.root / "folds/fold_1", ignore_errors=True)
+            refused = self.call("train", "p.yaml", "--folds", "2", "--run-dir", "folds", code=1).stderr
+            self.assertIn("fold_1 divides other samples than folds/fold_0: the data changed between the folds", refused)
 
     def test_stopped_folds_go_on(self):
         long = ["--set", "train.epochs=4000", "--set", "train.early_stopping=null"]

@@ -180,7 +180,7 @@ TEST_CASE("folds of a table scale by the rows that they train on", "[dataset]") 
   for (int i = 0; i < 50; ++i) text += std::to_string(i * i) + "," + std::to_string(i % 5 == 0) + "\n";
   DatasetConfig config = config_of({.train = {directory.write("a.csv", text)}});
   std::int64_t held_out = 0;
-  std::set<std::string> fingerprints;
+  std::set<std::string> fingerprints, undivided;
   for (const std::int64_t index : {0, 1, 2, 3, 4}) {
     config.fold = FoldConfig{.count = 5, .index = index};
     const Datasets data = build(config, {});
@@ -190,9 +190,16 @@ TEST_CASE("folds of a table scale by the rows that they train on", "[dataset]") 
     const Floats scaled = values(data.train->next()->inputs);
     CHECK(std::abs(std::accumulate(scaled.begin(), scaled.end(), 0.0F)) < 1e-3);
     fingerprints.insert(data.fingerprint);
+    undivided.insert(data.undivided_fingerprint);
   }
   CHECK(held_out == 50);
   CHECK(fingerprints.size() == 5);
+  REQUIRE(undivided.size() == 1);
+  // As many rows, of which one is another.
+  directory.write("a.csv", "a,label\n7,1" + text.substr(text.find('\n', text.find('\n') + 1)));
+  CHECK_FALSE(undivided.contains(build(config, {}).undivided_fingerprint));
+  config.fold.reset();
+  CHECK(build(config, {}).undivided_fingerprint.empty());
 }
 
 TEST_CASE("wrong tables are refused with file and line", "[dataset]") {

@@ -95,6 +95,7 @@ Json document_of(const train::Run& run, const experiment::LoadedExperiment& load
     document["best_metric"] = best->metric;
     document["best_mode"] = best->mode == checkpoint::MetricOrder::max ? "max" : "min";
   }
+  if (!run.data.undivided_fingerprint.empty()) document["undivided_fingerprint"] = run.data.undivided_fingerprint;
   const GitCommit git = git_commit_of(directory);
   if (!git.commit.empty()) document["git"] = {{"commit", git.commit}, {"branch", git.branch}};
   document["origins"] = config::origins_of(loaded.node);
