@@ -74,10 +74,15 @@ OtherSets sets_beside(const fs::path& file) {
   return sets;
 }
 
-/// Returns whether rows may be evaluated. Competitions give a test set without labels. Columns without names can't be
-/// told apart.
-bool has_labels(const std::string& files, const SeenRows& seen) {
-  return !seen.has_header || has_values(dataset::expand_files({&files, 1}, {}, "eval").front(), seen.label);
+/// Notes what rows of another set lack, and returns whether they may be evaluated. Competitions give a test set without
+/// labels. Columns without names can't be told apart.
+bool note_missing(const std::string& files, SeenRows& seen) {
+  if (!seen.has_header) return true;
+  const MissingValues missing = missing_values(dataset::expand_files({&files, 1}, {}, "eval").front(), seen);
+  if (missing.every_label) return false;
+  seen.sets_miss_labels = seen.sets_miss_labels || missing.any_label;
+  seen.sets_miss_numbers = seen.sets_miss_numbers || missing.any_number;
+  return true;
 }
 
 /// Takes the sets that the user names, or that lie beside the one to train on. A test set alone is taken for
@@ -86,10 +91,12 @@ template <class Seen>
 void take_sets(const InspectOptions& options, OtherSets sets, Seen& seen) {
   if constexpr (std::same_as<Seen, SeenRows>)
     for (std::optional<std::string>* set : {&sets.eval, &sets.test})
-      if (*set && !has_labels(**set, seen)) {
+      if (*set && !note_missing(**set, seen)) {
         seen.unlabelled.push_back(fs::path(**set).filename().string());
         *set = std::nullopt;
       }
+  if constexpr (std::same_as<Seen, SeenRows>)
+    if (!options.eval.empty()) note_missing(options.eval, seen);
   seen.eval = options.eval.empty() ? sets.eval : std::optional(options.eval);
   seen.test = sets.test;
   if (!seen.eval) seen.eval = std::exchange(seen.test, std::nullopt);

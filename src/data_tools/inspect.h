@@ -46,6 +46,9 @@ struct SeenColumn {
   std::int64_t num_missing = 0;
   std::int64_t num_distinct = 0;  // at most kMostDistinct are counted
   std::string left_out{};         // why the column is no input: "no value in any row"; empty: the column is one
+
+  /// Returns whether a row without a value needs dataset.missing_values. A category without one is a category.
+  bool needs_values() const { return left_out.empty() && (kind == "number" || kind == "date"); }
 };
 
 /// Rows with a label: texts, or columns of numbers, categories and dates.
@@ -66,6 +69,8 @@ struct SeenRows {
   std::optional<std::string> text_pair{};  // the column of second texts
   Counts classes;
   std::vector<std::string> unlabelled{};   // names of other sets, which lack the label
+  bool sets_miss_labels = false;           // some rows of the sets for evaluation and test
+  bool sets_miss_numbers = false;          // likewise, numbers or dates
   std::vector<std::string> passed_over{};  // names of other files in the directory
 };
 

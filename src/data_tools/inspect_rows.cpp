@@ -460,12 +460,23 @@ SeenRows inspect_rows(const fs::path& file, const InspectOptions& asked) {
   return seen;
 }
 
-bool has_values(const fs::path& file, const std::string& column) {
+MissingValues missing_values(const fs::path& file, const SeenRows& training) {
   SeenRows seen{.train = "", .eval = std::nullopt, .columns = {}, .label = "", .classes = {}};
   std::vector<Column> columns;
-  read_columns(file, {.label = column}, seen, columns);
-  return std::any_of(columns.begin(), columns.end(),
-                     [&](const Column& one) { return one.name == column && one.num_present > 0; });
+  read_columns(file, {.label = training.label}, seen, columns);
+  MissingValues missing{.every_label = true};
+  for (const Column& column : columns) {
+    if (column.name == training.label) {
+      missing.every_label = column.num_present == 0;
+      missing.any_label = column.num_missing > 0;
+    }
+    missing.any_number = missing.any_number ||
+                         (column.num_missing > 0 &&
+                          std::any_of(training.columns.begin(), training.columns.end(), [&](const auto& known) {
+                            return known.name == column.name && known.name != training.label && known.needs_values();
+                          }));
+  }
+  return missing;
 }
 
 std::string lower_case(std::string text) {

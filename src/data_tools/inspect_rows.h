@@ -15,8 +15,15 @@ namespace trainctl::data_tools {
 /// known for a label, have no label. Throws core::Error if there are no rows, or no column has labels.
 SeenRows inspect_rows(const std::filesystem::path& file, const InspectOptions& options);
 
-/// Returns whether a file of rows has a column of this name, or number from 1, with values.
-bool has_values(const std::filesystem::path& file, const std::string& column);
+/// What rows beside the training rows lack.
+struct MissingValues {
+  bool every_label = false;
+  bool any_label = false;
+  bool any_number = false;  // or date, among the inputs
+};
+
+/// Looks at another file of the same columns as `training`.
+MissingValues missing_values(const std::filesystem::path& file, const SeenRows& training);
 
 /// Looks at a file of JSON lines. Null if its first row is no conversation.
 std::optional<SeenChat> inspect_chat(const std::filesystem::path& file);

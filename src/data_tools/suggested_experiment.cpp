@@ -196,15 +196,18 @@ std::string dropped_rows(const SeenRows& seen) {
 Suggestion table_experiment(const SeenRows& seen, const SuggestionOptions& options) {
   // Few steps on a small table don't reach the values of a regression, and dropout blurs them.
   const std::int64_t batch_size = batch_of(seen.label_is_value && seen.num_rows < 2000 ? 32 : 256, options);
-  const bool misses_numbers = std::any_of(seen.columns.begin(), seen.columns.end(), [&](const SeenColumn& column) {
-    return column.num_missing > 0 && (column.kind == "number" || column.kind == "date") && column.name != seen.label;
-  });
+  const bool misses_numbers =
+      seen.sets_miss_numbers || std::any_of(seen.columns.begin(), seen.columns.end(), [&](const SeenColumn& column) {
+        return column.num_missing > 0 && column.needs_values() && column.name != seen.label;
+      });
   std::string text =
       "name: " + scalar(options.name) + "\nseed: 1\ndataset:\n  kind: table\n  train: " + scalar(seen.train) + "\n" +
       evaluation(seen.eval, seen.num_rows, seen.test) + "  label: " + scalar(seen.label) + "\n" + features_of(seen);
   text += value_labels(seen);
   if (num_unlabelled(seen) > 0)
     text += "  missing_values: drop  " + dropped_rows(seen) + "\n";
+  else if (seen.sets_miss_labels)
+    text += "  missing_values: drop  # rows of the set for evaluation or test have no label\n";
   else if (misses_numbers)
     text += "  missing_values: mean\n";
   text += "  feature_scaling: piecewise_linear\n  batch_size: " + std::to_string(batch_size) + "\n";

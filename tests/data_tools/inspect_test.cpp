@@ -50,6 +50,20 @@ TEST_CASE("a suggestion that leaves rows out counts them", "[data_tools][regress
              Contains("missing_values: drop  # leaves out 3 of 6 rows: 2 have no label, 1 miss another value"));
 }
 
+TEST_CASE("rows of a set for evaluation without a label, or a number, are provided for", "[data_tools][regression]") {
+  const std::string rows = "x,city,label\n1,Rome,a\n2,Oslo,b\n3,Oslo,a\n4,Rome,b\n";
+  const auto suggested = [&](const std::string& other_rows) {
+    const TemporaryDirectory directory;
+    directory.write("validation.csv", rows + other_rows);
+    return suggested_experiment(rows_of(directory.write("train.csv", rows)), {.name = "t"}).text();
+  };
+  CHECK_THAT(suggested(""), !Contains("missing_values"));
+  CHECK_THAT(suggested("5,,a\n"), Contains("validation.csv") && !Contains("missing_values"));
+  CHECK_THAT(suggested(",Rome,a\n"), Contains("missing_values: mean"));
+  CHECK_THAT(suggested(",Rome,\n"), Contains("missing_values: drop"));
+  CHECK_THAT(suggested("5,Rome,\n"), Contains("missing_values: drop  # rows of the set for evaluation"));
+}
+
 TEST_CASE("NA in quotes is no value among numbers, and a text among words", "[data_tools][regression]") {
   const TemporaryDirectory directory;
   const SeenRows seen = rows_of(directory.write(
