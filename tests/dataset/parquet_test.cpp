@@ -2,6 +2,7 @@
 
 #include "core/file.h"
 #include "dataset/dataset.h"
+#include "dataset/files/parquet_file.h"
 #include "dataset/text/reading/text_reader.h"
 #include "support/skip.h"
 #include "support/small_files.h"
@@ -58,6 +59,16 @@ with open(sys.argv[1] + '/codes.parquet', 'r+b') as file:
   file.seek(stored)
   file.write(b'\x08\x30\xff')
 assert stored > 0
+# One group of rows, in pages of 4 KiB, and the same with damaged pages at its end.
+write_pages = sys.argv[1] + '/pages.parquet'
+pq.write_table(pa.table({'x': pa.array(range(200000), pa.int64())}), write_pages, row_group_size=200000, data_page_size=4096, use_dictionary=False)
+stored = pq.ParquetFile(write_pages).metadata.row_group(0).column(0)
+with open(write_pages, 'rb') as file:
+  whole = bytearray(file.read())
+end = stored.data_page_offset + stored.total_compressed_size
+whole[end - 16384:end] = b'\xff' * 16384
+with open(sys.argv[1] + '/damaged_end.parquet', 'wb') as file:
+  file.write(whole)
 for codec in sys.argv[2:]:
   pq.write_table(table, sys.argv[1] + '/' + codec + '.parquet', compression=codec, row_group_size=300)
 # As pandas writes a frame with the index `a` and one of consecutive numbers.
@@ -139,6 +150,27 @@ TEST_CASE("a code that the dictionary of a Parquet column hasn't is refused at i
   DatasetConfig config;
   config.source = TableConfig{.train = {(directory / "codes.parquet").string()}, .label = "label"};
   CHECK_THAT(error_of([&] { build(config, {}); }), Contains("codes.parquet: column 'label', row 1: code 255"));
+}
+
+TEST_CASE("a group of rows of a Parquet file is read by batches, never whole", "[dataset][regression]") {
+  const TemporaryDirectory directory;
+  if (!has_arrow() || !write_files(directory, "none")) testing::skip("no Arrow, or no pyarrow");
+  struct Enough {};
+  std::int64_t num_rows = 0;
+  std::int64_t num_wrong = 0;
+  const auto read = [&](const char* name, std::int64_t most) {
+    const auto first_column = [](const std::vector<ParquetColumn>&) { return std::vector{0}; };
+    num_rows = 0;
+    read_parquet_file(directory / name, first_column, [&](const ParquetRow& row) {
+      num_wrong += row.number == num_rows + 1 && row.values[0] == static_cast<double>(num_rows) ? 0 : 1;
+      if (++num_rows == most) throw Enough{};
+    });
+  };
+  read("pages.parquet", 0);
+  CHECK(num_rows == 200'000);
+  CHECK_THROWS_AS(read("damaged_end.parquet", 0), core::Error);
+  CHECK_THROWS_AS(read("damaged_end.parquet", 1000), Enough);  // which needs no later page
+  CHECK(num_wrong == 0);
 }
 
 TEST_CASE("texts and dates of a Parquet file become categories and days", "[dataset]") {

@@ -3,12 +3,14 @@
 #include <arrow/util/config.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/exception.h>
+#include <parquet/properties.h>
 
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -272,10 +274,21 @@ std::string pandas_metadata(const parquet::FileMetaData& file) {
   return place < 0 ? "" : pairs->value(place);
 }
 
+/// Opens a file so that reading holds pages and batches of it, never a whole group of rows.
+std::unique_ptr<parquet::arrow::FileReader> open(const std::string& path) {
+  const auto input = take(arrow::io::ReadableFile::Open(path));
+  parquet::ReaderProperties pages = parquet::default_reader_properties();
+  pages.enable_buffered_stream();
+  parquet::ArrowReaderProperties batches;
+  batches.set_batch_size(kRowsAtOnce);
+  batches.set_pre_buffer(false);
+  parquet::arrow::FileReaderBuilder builder;
+  check(builder.Open(input, pages));
+  return take(builder.properties(batches)->Build());
+}
+
 void read(const ParquetRequest& request) {
-  const auto input = take(arrow::io::ReadableFile::Open(request.path));
-  const std::unique_ptr<parquet::arrow::FileReader> reader =
-      take(parquet::arrow::OpenFile(input, arrow::default_memory_pool()));
+  const std::unique_ptr<parquet::arrow::FileReader> reader = open(request.path);
   std::shared_ptr<arrow::Schema> schema;
   check(reader->GetSchema(&schema));
   if (reader->parquet_reader()->metadata()->num_columns() != schema->num_fields())
@@ -284,28 +297,21 @@ void read(const ParquetRequest& request) {
   for (const auto& field : schema->fields()) stored_columns.push_back({field->name(), type_of(*field->type())});
   const std::vector<int> columns =
       request.choose(stored_columns, pandas_metadata(*reader->parquet_reader()->metadata()));
+  // The batches have the columns in the file's order, each once; the ones chosen are in the order asked for.
   const std::set<int> distinct(columns.begin(), columns.end());
-  const std::vector<int> read(distinct.begin(), distinct.end());
+  std::vector<int> places;
+  for (const int column : columns)
+    places.push_back(static_cast<int>(std::distance(distinct.begin(), distinct.find(column))));
+  std::vector<int> groups(static_cast<std::size_t>(reader->num_row_groups()));
+  std::iota(groups.begin(), groups.end(), 0);
+  const std::unique_ptr<arrow::RecordBatchReader> batches =
+      take(reader->GetRecordBatchReader(groups, {distinct.begin(), distinct.end()}));
   std::int64_t first_row = 0;
-  for (int group = 0; group < reader->num_row_groups(); ++group) {
-    std::shared_ptr<arrow::Table> stored;
-    check(reader->ReadRowGroup(group, read, &stored));
-    // These are in the file's order, each once; the ones chosen are in the order asked for.
-    std::vector<std::shared_ptr<arrow::ChunkedArray>> chosen;
-    std::vector<std::shared_ptr<arrow::Field>> fields;
-    for (const int column : columns) {
-      const int place = static_cast<int>(std::distance(distinct.begin(), distinct.find(column)));
-      chosen.push_back(stored->column(place));
-      fields.push_back(stored->schema()->field(place));
-    }
-    const auto table = arrow::Table::Make(arrow::schema(fields), chosen, stored->num_rows());
-    arrow::TableBatchReader batches(*table);
-    batches.set_chunksize(kRowsAtOnce);
-    for (std::shared_ptr<arrow::RecordBatch> batch = take(batches.Next()); batch; batch = take(batches.Next())) {
-      check(batch->Validate());
-      use_rows(*batch, first_row, request);
-      first_row += batch->num_rows();
-    }
+  while (const std::shared_ptr<arrow::RecordBatch> stored = take(batches->Next())) {
+    const std::shared_ptr<arrow::RecordBatch> batch = take(stored->SelectColumns(places));
+    check(batch->Validate());
+    use_rows(*batch, first_row, request);
+    first_row += batch->num_rows();
   }
 }
 
