@@ -75,7 +75,8 @@ void go_on_from(const fs::path& checkpoints, std::int64_t step, std::int64_t bes
   withdraw_beyond(checkpoints, step);
   fs::remove(checkpoints / step_name(step) / kWithdrawn);
   if (is_complete(step) && linked_step(checkpoints / kLatest) != step) update_symlink(checkpoints / kLatest, step);
-  if (best > 0 && linked_step(checkpoints / kBest).value_or(0) <= step) return;
+  const std::optional<std::int64_t> linked = linked_step(checkpoints / kBest);
+  if (best > 0 && linked && *linked <= step) return;
   if (best > 0 && best <= step && is_complete(best))
     update_symlink(checkpoints / kBest, best);
   else

@@ -75,6 +75,8 @@ TEST_CASE("a run that goes on from an older checkpoint has no newer latest or be
   CHECK(fs::read_symlink(links / "best") == "step_00000001");
   go_on_from(links, 2, /*best=*/0);
   CHECK_FALSE(fs::is_symlink(links / "best"));
+  go_on_from(links, 2, 1);  // the run has begun to choose the best one
+  CHECK(fs::read_symlink(links / "best") == "step_00000001");
 }
 
 TEST_CASE("the newest and the best checkpoints are kept", "[checkpoint]") {

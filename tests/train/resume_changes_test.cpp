@@ -210,6 +210,31 @@ TEST_CASE("evaluations of another set are not compared with those before the res
   CHECK(link == "step_0000000" + std::to_string(second.all<tracking::RunFinished>().at(0).best_step));
 }
 
+TEST_CASE("the best evaluation that is told has the checkpoint called best", "[train][regression]") {
+  const bool is_moved = GENERATE(false, true);
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 2;
+  experiment.train.eval_every = 2;
+  const TemporaryDirectory directory, other;
+  EventLog first, second;
+  train_on(experiment, directory, first);
+  experiment.train.steps = 6;
+  experiment.optimizer.lr = 1;  // no later evaluation is as good
+  experiment.checkpoint.best = checkpoint::BestConfig{.metric = "loss", .mode = checkpoint::MetricOrder::min};
+  const std::unique_ptr<Run> run = build_run(experiment);
+  restore(*run, directory.path() / "checkpoints/latest", {}, second);
+  const std::filesystem::path goes_on_in = is_moved ? other.path() : directory.path();
+  const StopSignal stop;
+  Trainer(*run, second, stop, {.run_directory = goes_on_in}).run();
+  const std::int64_t best_step = second.all<tracking::RunFinished>().at(0).best_step;
+  CHECK((best_step == 2) == !is_moved);
+  CHECK(std::filesystem::read_symlink(goes_on_in / "checkpoints/best") == "step_0000000" + std::to_string(best_step));
+  if (is_moved)
+    CHECK_THAT(notices_of(second), Contains("the best evaluation so far, of step 2, has no checkpoint in"));
+  else
+    CHECK_THAT(notices_of(second), !Contains("has no checkpoint"));
+}
+
 TEST_CASE("bad samples before a resume count on", "[train][regression]") {
   experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 2;

@@ -3,6 +3,8 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/text.h"
 #include "dataset/description.h"
@@ -40,8 +42,24 @@ void Checkpointer::take_up_lineage() {
                        std::filesystem::weakly_canonical(directory_);
   saved_step_ = is_here ? run_.step : -1;
   if (!is_here && !run_.restored_from.empty()) foreign_step_ = run_.step;
+  if (run_.experiment.checkpoint.best && run_.best.step() > 0) forget_lost_best();
   const std::int64_t best = run_.experiment.checkpoint.best ? run_.best.step() : 0;
   if (is_here && run_.is_first()) checkpoint::go_on_from(directory_, run_.step, best);
+}
+
+/// Begins anew with the best evaluation if this run has no checkpoint of it: `best` would name a worse one.
+void Checkpointer::forget_lost_best() {
+  const std::int64_t best = run_.best.step();
+  const bool is_of_this_run = foreign_step_ < best;
+  const bool is_kept = is_of_this_run && std::ranges::any_of(checkpoint::find_complete(directory_),
+                                                             [&](const auto& found) { return found.step == best; });
+  const at::Tensor is_lost = at::full({1}, is_kept ? 0 : 1, at::kLong);
+  run_.mesh->world().all_reduce(is_lost, comm::Reduce::max)->wait();
+  if (is_lost.item<std::int64_t>() == 0) return;
+  run_.best = BestEvaluation(run_.experiment.checkpoint.best);
+  sink_.on(tracking::Notice{tracking::Level::warning, "the best evaluation so far, of step " +
+                                                          core::format_count(best) + ", has no checkpoint in " +
+                                                          directory_.string() + ": the next one is the best"});
 }
 
 /// Throws Error on all ranks if a weight of one isn't finite: a checkpoint of it would be `latest`, and of no use.

@@ -40,6 +40,7 @@ class Checkpointer {
 
  private:
   void take_up_lineage();
+  void forget_lost_best();
   void refuse_non_finite() const;
   std::vector<ResumePoint> own_points();
   checkpoint::CheckpointInfo info() const;
