@@ -114,6 +114,7 @@ class PartState final : public runtime::State {
     if (whole.runs.length == 0 && mesh_.place(comm::Axis::tensor) > 0) place.copy = place.num_copies;
     inner_.part(name, stretch, place);
   }
+  bool has(const std::string& name) override { return inner_.has(name); }
   void integer(const std::string& name, std::int64_t& value) override { inner_.integer(name, value); }
   void number(const std::string& name, double& value) override { inner_.number(name, value); }
   void text(const std::string& name, std::string& value) override { inner_.text(name, value); }

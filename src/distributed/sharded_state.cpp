@@ -62,6 +62,7 @@ class ShardedSlots final : public runtime::State {
   }
   void tensor(const std::string& name, at::Tensor&) override { refuse(name); }
   void part(const std::string& name, at::Tensor&, const runtime::PartOf&) override { refuse(name); }
+  bool has(const std::string& name) override { return inner_.has(name); }
   void integer(const std::string& name, std::int64_t& value) override { inner_.integer(name, value); }
   void number(const std::string& name, double& value) override { inner_.number(name, value); }
   void text(const std::string& name, std::string& value) override { inner_.text(name, value); }

@@ -66,10 +66,15 @@ class ScheduleFree final : public Optimizer {
     if (!is_eval_) return;
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < groups_.size(); ++i) {
-      for (std::size_t j = 0; j < slots_[i].y.size(); ++j) groups_[i].parameters[j].copy_(slots_[i].y[j]);
+      for (std::size_t j = 0; j < slots_[i].y.size(); ++j) {
+        if (has_new_beta1_)
+          groups_[i].parameters[j].lerp_(slots_[i].z[j], 1 - config_.beta1);
+        else
+          groups_[i].parameters[j].copy_(slots_[i].y[j]);
+      }
       slots_[i].y.clear();
     }
-    is_eval_ = false;
+    is_eval_ = has_new_beta1_ = false;
   }
 
   void visit_state(runtime::State& state) override {
@@ -82,6 +87,9 @@ class ScheduleFree final : public Optimizer {
     state.integer("num_steps", num_steps_);
     state.number("max_lr", max_lr_);
     state.number("weight_sum", weight_sum_);
+    double saved_beta1 = config_.beta1;
+    if (state.has("beta1")) state.number("beta1", saved_beta1);  // older checkpoints lack it
+    has_new_beta1_ = saved_beta1 != config_.beta1;
   }
 
  private:
@@ -125,6 +133,7 @@ class ScheduleFree final : public Optimizer {
   double max_lr_ = 0;
   double weight_sum_ = 0;
   bool is_eval_ = false;
+  bool has_new_beta1_ = false;  // the saved y is of another beta1, and is made anew of z and x
 };
 
 }  // namespace

@@ -233,6 +233,33 @@ TEST_CASE("weights to evaluate change no step, and a run saved with them goes on
   CHECK(MapState::of(*uninterrupted).equals(MapState::of(*after)));
 }
 
+TEST_CASE("another beta1 at a resume leaves the average, and gradients are taken at its place",
+          "[optimizer][regression]") {
+  const Batches batches;
+  OptimizerConfig config;
+  config.rule = ScheduleFreeConfig{.beta1 = 0.9};
+  const SmallNet first = random_net();
+  const auto before = build(config, first.parameters);
+  train(first, *before, batches, 0, 10);
+  before->eval();
+  MapState saved = MapState::of(*before);
+
+  config.rule = ScheduleFreeConfig{.beta1 = 0.5};
+  const SmallNet second =
+      SmallNet::of([&](const std::string& name, const auto&) { return first[name].detach(); }, at::kFloat);
+  const auto after = build(config, second.parameters);
+  after->eval();
+  saved.restore_into(*after);
+  after->train();
+  for (const OptimizedParameter& one : second.parameters) {
+    INFO(one.name);
+    const at::Tensor middle = first[one.name].detach().add(saved.tensors.at("z." + one.name)).div(2);
+    CHECK(one.tensor.allclose(middle, 1e-5, 1e-6));
+  }
+  after->eval();
+  for (const OptimizedParameter& one : second.parameters) CHECK(one.tensor.allclose(first[one.name], 1e-5, 1e-6));
+}
+
 TEST_CASE("muon leaves embeddings, the output layer, vectors and named layers to AdamW", "[optimizer]") {
   const Batches batches;
   OptimizerConfig config;
