@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <mutex>
+#include <utility>
 
 #include "core/error.h"
 #include "runtime/device.h"
@@ -139,9 +140,12 @@ void LossScaler::update(const at::Tensor& found_inf) {
   if (!is_active()) return;
   const at::NoGradGuard no_grad;
   num_overflows_.add_(found_inf.to(at::kLong));
-  if (const DynamicScalingConfig* dynamic = config_.loss_scaling.get_if<DynamicScalingConfig>())
+  if (const DynamicScalingConfig* dynamic = config_.loss_scaling.get_if<DynamicScalingConfig>()) {
+    // LibTorch grows the scale when the count equals the interval, which a resumed run's count may be past.
+    if (std::exchange(may_be_past_interval_, false)) growth_.clamp_max_(dynamic->growth_interval - 1);
     at::_amp_update_scale_(scale_, growth_, found_inf, dynamic->growth_factor, dynamic->backoff_factor,
                            dynamic->growth_interval);
+  }
 }
 
 double LossScaler::current_scale() const {
@@ -158,6 +162,7 @@ void LossScaler::visit_state(runtime::State& state) {
   if (config_.loss_scaling.get_if<DynamicScalingConfig>() != nullptr && state.has("scale")) {
     state.tensor("scale", scale_);
     state.tensor("growth", growth_);
+    may_be_past_interval_ = true;
   }
   state.tensor("num_overflows", num_overflows_);
 }

@@ -75,6 +75,7 @@ class LossScaler {
   at::Tensor scale_;          // float []
   at::Tensor growth_;         // int32 []: steps since the last overflow
   at::Tensor num_overflows_;  // int64 []
+  bool may_be_past_interval_ = false;
 };
 
 }  // namespace trainctl::amp

@@ -93,6 +93,16 @@ TEST_CASE("a resumed run has the scale of its config, unless a dynamic one goes 
   CHECK(resumed(DynamicScalingConfig{.init_scale = 128}, DynamicScalingConfig{.init_scale = 1024}) == 64);
 }
 
+TEST_CASE("a shorter growth interval at a resume lets the scale grow at once", "[amp][regression]") {
+  LossScaler first(fp16(DynamicScalingConfig{.init_scale = 128, .growth_interval = 10}), at::kCPU);
+  for (int step = 0; step < 5; ++step) scaled_step(first, 1.0);
+  MapState saved = MapState::of(first);
+  LossScaler second(fp16(DynamicScalingConfig{.init_scale = 128, .growth_interval = 3}), at::kCPU);
+  saved.restore_into(second);
+  scaled_step(second, 1.0);
+  CHECK(second.current_scale() == 256);
+}
+
 TEST_CASE("loss scaling is the identity for every other precision", "[amp]") {
   for (const Precision mode : {Precision::fp32, Precision::bf16}) {
     LossScaler scaler({.mode = mode, .loss_scaling = {}}, at::kCPU);
