@@ -90,9 +90,9 @@ double lr_at(const ScheduleConfig& config, double peak_lr, std::int64_t step, co
 
 void Plateau::observe(double metric) {
   const bool lower = config_.better == Better::lower;
-  const double bar = best_ * (lower ? 1 - config_.threshold : 1 + config_.threshold);
-  // NaN is never an improvement, not even on nothing.
-  const bool improved = has_best_ ? (lower ? metric < bar : metric > bar) : !std::isnan(metric);
+  const double worst = lower ? INFINITY : -INFINITY;  // no improvement on nothing, and neither is NaN
+  const double bar = has_best_ ? best_ * (lower ? 1 - config_.threshold : 1 + config_.threshold) : worst;
+  const bool improved = lower ? metric < bar : metric > bar;
   if (improved) {
     best_ = metric;
     has_best_ = 1;

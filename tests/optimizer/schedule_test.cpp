@@ -145,5 +145,16 @@ TEST_CASE("a plateau needs a gain beyond its threshold, in either direction", "[
   CHECK(reduced_by(Better::lower, {0.5, 0.44}) == 1);
 }
 
+TEST_CASE("a first metric that isn't finite is no improvement, as in ReduceLROnPlateau", "[optimizer][regression]") {
+  for (const Better better : {Better::lower, Better::higher})
+    for (const double first : {better == Better::lower ? INFINITY : -INFINITY, NAN}) {
+      Plateau plateau({.better = better, .factor = 0.5, .patience = 0}, 1.0);
+      plateau.observe(first);
+      CHECK(plateau.factor() == 0.5);
+      plateau.observe(0.5);
+      CHECK(plateau.factor() == 0.5);
+    }
+}
+
 }  // namespace
 }  // namespace trainctl::optimizer::schedule_test
