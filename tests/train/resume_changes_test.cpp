@@ -235,6 +235,26 @@ TEST_CASE("the best evaluation that is told has the checkpoint called best", "[t
     CHECK_THAT(notices_of(second), !Contains("has no checkpoint"));
 }
 
+TEST_CASE("a sampled evaluation is another one with another number of samples", "[train][regression]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 2;
+  experiment.train.eval_steps = 1;
+  experiment.dataset.eval_batch_size = 32;
+  const TemporaryDirectory directory;
+  EventLog first, second;
+  train_on(experiment, directory, first);
+  experiment.train.steps = 4;
+  experiment.dataset.eval_batch_size = 16;
+  const bool has_as_many = GENERATE(false, true);
+  if (has_as_many) experiment.train.eval_steps = 2;
+  train_on(experiment, directory, second);
+  const auto told = Contains("the best evaluation, since the evaluation set is another");
+  if (has_as_many)
+    CHECK_THAT(notices_of(second), !told);
+  else
+    CHECK_THAT(notices_of(second), told);
+}
+
 TEST_CASE("bad samples before a resume count on", "[train][regression]") {
   experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 2;

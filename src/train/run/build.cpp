@@ -490,6 +490,13 @@ amp::Autocast Run::autocast() const {
   return {experiment.amp, device, has_parts ? amp::WeightCasts::made_anew : amp::WeightCasts::kept};
 }
 
+std::int64_t Run::num_sampled_for_evaluation() const {
+  const std::int64_t batches = experiment.train.eval_steps.value_or(0);
+  if (!data.eval || batches >= data.eval->batches_per_epoch()) return 0;
+  return batches * experiment.dataset.eval_batch_size.value_or(experiment.dataset.samples_per_batch()) *
+         mesh->batch().size();
+}
+
 void Run::forget_evaluations() {
   metrics.clear();
   evaluated_step = -1;
@@ -515,7 +522,7 @@ void Run::visit_state(runtime::State& state) {
   runtime::PrefixedState evaluation(state, "evaluation");
   if (evaluation.has("step")) visit_evaluation(evaluation, metrics, evaluated_step);  // older checkpoints lack it
   runtime::visit_optional(state, "early_stopping", early_stopping);
-  const std::string evaluated = data.eval_fingerprint + " " + std::to_string(experiment.train.eval_steps.value_or(0));
+  const std::string evaluated = data.eval_fingerprint + " " + std::to_string(num_sampled_for_evaluation());
   if (runtime::watched_another(evaluation, evaluated)) {
     if (!best.metrics().empty()) state.begins_anew("the best evaluation, since the evaluation set is another");
     forget_evaluations();

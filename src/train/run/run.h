@@ -85,6 +85,8 @@ struct Run {
   /// Sets schedule_offset, and what is left of a run in epochs. The checkpoint had this offset, and this batch on all
   /// ranks (0: unknown). If an epoch has other steps now, the place in the data tells the offset.
   void place_in_schedule(std::int64_t offset, std::int64_t batch_before);
+  /// Returns how many samples an evaluation takes that `eval_steps` limits; 0: the whole set.
+  std::int64_t num_sampled_for_evaluation() const;
   /// Begins anew with what compares evaluations.
   void forget_evaluations();
   /// For one micro-batch of this run: no rank keeps 16-bit copies of weights that it holds only its part of.
