@@ -78,6 +78,14 @@ TEST_CASE("what a schedule says and a run is too short for is told", "[train][re
   CHECK_THAT(told(shaped(optimizer::CosineScheduleConfig{.min_lr = 0.5})),
              Contains("goes up to 0.4952, above the learning rate"));
   CHECK_THAT(told({.warmup = 16}), Contains("never reaches optimizer.lr"));
+  CHECK_THAT(told(shaped(optimizer::PlateauScheduleConfig{.min_lr = 0.5})), Contains("it is never reduced"));
+  CHECK(told(shaped(optimizer::PlateauScheduleConfig{})).empty());
+  const auto by_epochs = [](double start_factor) {
+    return optimizer::ScheduleConfig{
+        .warmup = 1, .warmup_start_factor = start_factor, .interval = optimizer::LrInterval::epoch};
+  };
+  CHECK_THAT(told(by_epochs(0)), Contains("the first epoch changes no weight"));
+  CHECK(told(by_epochs(0.1)).empty());
   CHECK(told(shaped(optimizer::CosineScheduleConfig{})).empty());
   CHECK(told({.warmup = 4}).empty());
 }

@@ -120,13 +120,19 @@ void warn_of_schedule(const optimizer::ScheduleConfig& schedule, double peak_lr,
   if (const auto* steps = schedule.shape.get_if<optimizer::MultistepScheduleConfig>();
       steps != nullptr && steps->milestones.back() + schedule.warmup >= units)
     return warn(".milestones go up to " + core::format_count(steps->milestones.back()) + run);
-  const auto* plateau = schedule.shape.get_if<optimizer::PlateauScheduleConfig>();
-  const double last =
-      plateau != nullptr ? plateau->min_lr : optimizer::lr_at(schedule, peak_lr, length.total_steps - 1, length);
+  if (counts_epochs && schedule.warmup > 0 && schedule.warmup_start_factor == 0)
+    warn(".warmup counts epochs and begins at 0: the first epoch changes no weight; set warmup_start_factor");
+  if (const auto* plateau = schedule.shape.get_if<optimizer::PlateauScheduleConfig>()) {
+    if (plateau->min_lr >= peak_lr)
+      warn(".min_lr is " + core::format_metric(plateau->min_lr) + ", and the learning rate " +
+           core::format_metric(peak_lr) + ": it is never reduced");
+    return;
+  }
+  const double last = optimizer::lr_at(schedule, peak_lr, length.total_steps - 1, length);
   if (last > peak_lr)
     warn(" goes up to " + core::format_metric(last) + ", above the learning rate, " + core::format_metric(peak_lr));
   const bool is_constant = schedule.shape.get_if<optimizer::ConstantScheduleConfig>() != nullptr;
-  if (last == peak_lr && !is_constant && plateau == nullptr && length.total_steps > 1)
+  if (last == peak_lr && !is_constant && length.total_steps > 1)
     warn(" changes nothing: the rate would change behind the last step" + run);
 }
 
