@@ -37,6 +37,13 @@ std::string list_words(std::span<const std::string> words, std::string_view last
   return text;
 }
 
+std::string list_first_words(std::span<const std::string> words, std::size_t most) {
+  if (words.size() <= most) return list_words(words);
+  std::vector<std::string> listed(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(most));
+  listed.push_back(format_count(static_cast<long long>(words.size() - most)) + " more");
+  return list_words(listed);
+}
+
 std::string_view trimmed(std::string_view text, std::string_view blanks) {
   const std::size_t begin = text.find_first_not_of(blanks);
   if (begin == std::string_view::npos) return {};

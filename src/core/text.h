@@ -12,6 +12,9 @@ namespace trainctl::core {
 /// "a, b and c".
 std::string list_words(std::span<const std::string> words, std::string_view last = "and");
 
+/// Lists the first words, and the number of the others: "a, b and 7 more".
+std::string list_first_words(std::span<const std::string> words, std::size_t most);
+
 /// Without the blanks around it.
 std::string_view trimmed(std::string_view text, std::string_view blanks = " \t");
 

@@ -24,11 +24,7 @@ std::string in_comment(std::string name) {
 std::string passed_over_line(const std::vector<std::string>& names) {
   constexpr std::size_t kMostNamed = 6;
   if (names.empty()) return "";
-  std::vector<std::string> named(names.begin(),
-                                 names.begin() + std::min(std::ssize(names), std::ptrdiff_t{kMostNamed}));
-  if (names.size() > kMostNamed) named.push_back(core::format_count(names.size() - kMostNamed) + " more");
-  for (std::string& name : named) name = in_comment(std::move(name));
-  return "# passed over: " + core::list_words(named) + "\n";
+  return "# passed over: " + in_comment(core::list_first_words(names, kMostNamed)) + "\n";
 }
 
 std::string counts_line(const Counts& classes) {

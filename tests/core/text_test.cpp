@@ -14,6 +14,14 @@ TEST_CASE("the nearest word is found within a third of its length", "[core]") {
   CHECK(nearest_word("batch_size", words).empty());
 }
 
+TEST_CASE("of many words the first are listed, with the number of the others", "[core]") {
+  const std::vector<std::string> words = {"a", "b", "c"};
+  CHECK(list_first_words(words, 3) == "a, b and c");
+  CHECK(list_first_words(words, 2) == "a, b and 1 more");
+  CHECK(list_first_words(words, 1) == "a and 2 more");
+  CHECK(list_first_words({}, 1).empty());
+}
+
 TEST_CASE("numbers are written so that they read back the same", "[core]") {
   CHECK(format_number(0.003) == "0.003");
   CHECK(format_number(1e-8) == "1e-08");

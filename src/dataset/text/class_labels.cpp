@@ -15,10 +15,7 @@ constexpr std::size_t kMostListed = 20;
 
 /// Returns "a, b or c"; of many names only the first.
 std::string short_list(const std::vector<std::string>& names) {
-  if (names.size() <= kMostListed) return core::list_words(names, "or");
-  std::vector<std::string> listed(names.begin(), names.begin() + kMostListed);
-  listed.push_back(std::to_string(names.size() - kMostListed) + " more");
-  return core::list_words(listed);
+  return names.size() <= kMostListed ? core::list_words(names, "or") : core::list_first_words(names, kMostListed);
 }
 
 }  // namespace

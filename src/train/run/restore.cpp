@@ -60,14 +60,7 @@ std::vector<std::string> begun_anew(const checkpoint::StateReader& reader, comm:
 /// What a checkpoint is restored for: to go on with training, or to use the model.
 enum class Purpose { training, use };
 
-/// Returns the first of these names, and how many more there are.
-std::string first_names(std::vector<std::string> names) {
-  constexpr std::size_t kMostNamed = 5;
-  const std::size_t more = names.size() - std::min(names.size(), kMostNamed);
-  names.resize(names.size() - more);
-  if (more > 0) names.push_back(core::format_count(more) + " more");
-  return core::list_words(names);
-}
+constexpr std::size_t kMostNamed = 5;
 
 /// Returns the changes of keys of these sections.
 std::vector<std::string> changes_within(std::initializer_list<std::string_view> sections,
@@ -93,7 +86,8 @@ void refuse_lost_weights(const std::vector<std::string>& unused, const checkpoin
     if (name.starts_with("model.")) lost.push_back(name.substr(name.find('.') + 1));
   const std::vector<std::string> changes = changes_within({"model."}, checkpoint, config);
   if (!lost.empty() && !changes.empty())
-    throw refusal_of(changes, "the network has no place for the checkpoint's " + first_names(lost));
+    throw refusal_of(changes,
+                     "the network has no place for the checkpoint's " + core::list_first_words(lost, kMostNamed));
 }
 
 void tell_differences(const checkpoint::Checkpoint& checkpoint, const std::vector<std::string>& unused,
@@ -110,11 +104,12 @@ void tell_differences(const checkpoint::Checkpoint& checkpoint, const std::vecto
                                    " names files that are no longer those of training: results may mean nothing"});
   if (!unused.empty())
     sink.on(tracking::Notice{tracking::Level::warning,
-                             "the checkpoint's " + first_names(unused) +
+                             "the checkpoint's " + core::list_first_words(unused, kMostNamed) +
                                  (unused.size() == 1 ? " has no place in this run and is left out"
                                                      : " have no place in this run and are left out")});
   if (purpose == Purpose::training && !anew.empty())
-    sink.on(tracking::Notice{level, "new since the checkpoint, and begun here: " + first_names(anew)});
+    sink.on(tracking::Notice{level,
+                             "new since the checkpoint, and begun here: " + core::list_first_words(anew, kMostNamed)});
   if (purpose == Purpose::training && checkpoint.info().data_fingerprint != run.data.fingerprint)
     sink.on(tracking::Notice{tracking::Level::warning, "the training data is not what the checkpoint was trained on"});
 }

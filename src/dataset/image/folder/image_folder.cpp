@@ -70,25 +70,16 @@ class ImageFolder final : public EncodedImageSource {
   SampleSpec spec_;
 };
 
-/// Lists the first classes.
-std::string some_of(std::vector<std::string> classes) {
-  constexpr std::size_t kMostListed = 10;
-  if (classes.size() > kMostListed) {
-    const std::string rest = core::format_count(classes.size() - kMostListed) + " more";
-    classes.resize(kMostListed);
-    classes.push_back(rest);
-  }
-  return core::list_words(classes);
-}
-
 /// Returns each class's number among those of the training set or the trained model.
 std::vector<std::int64_t> labels_among(const std::vector<std::string>& names, const std::vector<std::string>& known,
                                        const std::string& directory) {
+  constexpr std::size_t kMostListed = 10;
   std::vector<std::int64_t> labels;
   for (const std::string& name : names) {
     const auto found = std::lower_bound(known.begin(), known.end(), name);
     if (found == known.end() || *found != name)
-      throw core::Error("class '" + name + "' of " + directory + " is none of the known ones: " + some_of(known))
+      throw core::Error("class '" + name + "' of " + directory +
+                        " is none of the known ones: " + core::list_first_words(known, kMostListed))
           .hint("each set has a folder for each class; does dataset.train hold sets instead?");
     labels.push_back(found - known.begin());
   }

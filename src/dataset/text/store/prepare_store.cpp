@@ -12,14 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns "a.txt, b.txt and 7 more".
-std::string few_files(const std::vector<std::string>& files) {
-  constexpr std::size_t kMost = 3;
-  if (files.size() <= kMost + 1) return core::list_words(files);
-  std::vector<std::string> words(files.begin(), files.begin() + kMost);
-  words.push_back(std::to_string(files.size() - kMost) + " more");
-  return core::list_words(words);
-}
+constexpr std::size_t kMostNamed = 3;  // files, of many
 
 std::string fingerprint_of(const StoreSpec& recipe, const SourceChecksums& checksums) {
   std::string text = "store " + std::to_string(kStoreVersion) + " " +
@@ -74,11 +67,12 @@ class StorePreparation {
     try {
       fs::create_directories(cache_dir_);
       remove_abandoned(cache_dir_);
-      const PreparationLock lock(cache_dir_, fingerprint_,
-                                 [&] { tell("waiting for another process to tokenise " + few_files(recipe_.files)); });
+      const PreparationLock lock(cache_dir_, fingerprint_, [&] {
+        tell("waiting for another process to tokenise " + core::list_first_words(recipe_.files, kMostNamed));
+      });
       if (find()) return;  // by the process that held the lock
       if (outcome_ == Preparation::found) outcome_ = Preparation::made;
-      tell("tokenising " + few_files(recipe_.files) + " into " + directory_.string());
+      tell("tokenising " + core::list_first_words(recipe_.files, kMostNamed) + " into " + directory_.string());
       write();
     } catch (const fs::filesystem_error& error) {
       throw core::Error("cannot write " + cache_dir_.string() + ": " + error.code().message())
@@ -89,7 +83,7 @@ class StorePreparation {
   /// Refuses files that are no longer those of the fingerprint, so that no store has other content than its name says.
   void check_sources() const {
     if (fingerprint_of(recipe_, SourceChecksums(cache_dir_)) == fingerprint_) return;
-    throw core::Error("a file changed while trainctl tokenised " + few_files(recipe_.files))
+    throw core::Error("a file changed while trainctl tokenised " + core::list_first_words(recipe_.files, kMostNamed))
         .hint("run again when no program writes these files");
   }
 
