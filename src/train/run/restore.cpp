@@ -62,14 +62,12 @@ enum class Purpose { training, use };
 
 constexpr std::size_t kMostNamed = 5;
 
-/// Returns the changes of keys of these sections.
+/// Returns those of a config's changes that are in these sections.
 std::vector<std::string> changes_within(std::initializer_list<std::string_view> sections,
-                                        const checkpoint::Checkpoint& checkpoint,
-                                        const std::map<std::string, std::string>& config) {
-  std::vector<std::string> changes;
-  for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
-    if (std::ranges::any_of(sections, [&](std::string_view section) { return change.starts_with(section); }))
-      changes.push_back(change);
+                                        std::vector<std::string> changes) {
+  std::erase_if(changes, [&](const std::string& change) {
+    return std::ranges::none_of(sections, [&](std::string_view section) { return change.starts_with(section); });
+  });
   return changes;
 }
 
@@ -79,36 +77,41 @@ core::Error refusal_of(const std::vector<std::string>& changes, const std::strin
 }
 
 /// Refuses a network that has no place for weights of the checkpoint: it would compute something else without them.
-void refuse_lost_weights(const std::vector<std::string>& unused, const checkpoint::Checkpoint& checkpoint,
-                         const std::map<std::string, std::string>& config) {
+void refuse_lost_weights(const std::vector<std::string>& unused, const std::vector<std::string>& all_changes) {
   std::vector<std::string> lost;
   for (const std::string& name : unused)
     if (name.starts_with("model.")) lost.push_back(name.substr(name.find('.') + 1));
-  const std::vector<std::string> changes = changes_within({"model."}, checkpoint, config);
+  const std::vector<std::string> changes = changes_within({"model."}, all_changes);
   if (!lost.empty() && !changes.empty())
     throw refusal_of(changes,
                      "the network has no place for the checkpoint's " + core::list_first_words(lost, kMostNamed));
 }
 
-void tell_differences(const checkpoint::Checkpoint& checkpoint, const std::vector<std::string>& unused,
-                      const std::vector<std::string>& anew, Run& run, const std::map<std::string, std::string>& config,
-                      tracking::Sink& sink, Purpose purpose) {
-  const tracking::Level level = purpose == Purpose::training ? tracking::Level::warning : tracking::Level::info;
-  for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
+tracking::Level level_for(Purpose purpose) {
+  return purpose == Purpose::training ? tracking::Level::warning : tracking::Level::info;
+}
+
+void tell_changes(const std::vector<std::string>& changes, const checkpoint::CheckpointInfo& info,
+                  const std::map<std::string, std::string>& config, tracking::Sink& sink, Purpose purpose) {
+  for (const std::string& change : changes)
     if (change.find(kContent) == std::string::npos)
-      sink.on(tracking::Notice{level, "changed since the checkpoint: " + change});
-  for (const config::Difference& change : config::diff(checkpoint.info().config, config))
+      sink.on(tracking::Notice{level_for(purpose), "changed since the checkpoint: " + change});
+  for (const config::Difference& change : config::diff(info.config, config))
     if (change.path.ends_with(kContent) && !change.was.empty() && !change.now.empty())
       sink.on(tracking::Notice{tracking::Level::warning,
                                change.path.substr(0, change.path.size() - kContent.size()) +
                                    " names files that are no longer those of training: results may mean nothing"});
+}
+
+void tell_differences(const checkpoint::Checkpoint& checkpoint, const std::vector<std::string>& unused,
+                      const std::vector<std::string>& anew, Run& run, tracking::Sink& sink, Purpose purpose) {
   if (!unused.empty())
     sink.on(tracking::Notice{tracking::Level::warning,
                              "the checkpoint's " + core::list_first_words(unused, kMostNamed) +
                                  (unused.size() == 1 ? " has no place in this run and is left out"
                                                      : " have no place in this run and are left out")});
   if (purpose == Purpose::training && !anew.empty())
-    sink.on(tracking::Notice{level,
+    sink.on(tracking::Notice{level_for(purpose),
                              "new since the checkpoint, and begun here: " + core::list_first_words(anew, kMostNamed)});
   if (purpose == Purpose::training && checkpoint.info().data_fingerprint != run.data.fingerprint)
     sink.on(tracking::Notice{tracking::Level::warning, "the training data is not what the checkpoint was trained on"});
@@ -147,13 +150,13 @@ void check_meaning(const dataset::SampleSpec& now, const checkpoint::CheckpointI
 /// Reads the run's state. What the checkpoint lacks or has in another shape is an Error with the keys that changed
 /// since. If no key changed, an earlier version of the program wrote the checkpoint.
 void visit_saved(Run& run, checkpoint::StateReader& reader, const checkpoint::Checkpoint& checkpoint,
-                 const std::map<std::string, std::string>& config) {
+                 const std::vector<std::string>& all_changes) {
   try {
     run.visit_state(reader);
   } catch (const core::Error& error) {
     std::vector<std::string> changes =
-        changes_within({"model.", "optimizer.", "amp.", "quantization.", "train.loss_spikes"}, checkpoint, config);
-    if (changes.empty()) changes = changes_within({"dataset.", "task."}, checkpoint, config);  // shapes follow them
+        changes_within({"model.", "optimizer.", "amp.", "quantization.", "train.loss_spikes"}, all_changes);
+    if (changes.empty()) changes = changes_within({"dataset.", "task."}, all_changes);  // shapes follow them
     if (changes.empty())
       throw core::Error(
           "a run can't go on from " + checkpoint.name() +
@@ -182,13 +185,14 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   if (purpose == Purpose::training) check_meaning(run.data.train->spec(), checkpoint->info());
   using Slots = checkpoint::StateReader::OptimizerSlots;
   checkpoint::StateReader reader(*checkpoint, purpose == Purpose::training ? Slots::read : Slots::ignored);
+  const std::vector<std::string> changes = checkpoint::changed_keys(checkpoint->info(), config);
   run.optimizer->eval();  // as it was saved
   const std::int64_t offset_before = std::exchange(run.schedule_offset, 0);
-  visit_saved(run, reader, *checkpoint, config);
+  visit_saved(run, reader, *checkpoint, changes);
   const std::int64_t saved_offset = std::exchange(run.schedule_offset, offset_before);
   const double saved_lr = run.last_lr;
   const std::vector<std::string> unused = reader.unused(&group);
-  if (purpose == Purpose::training) refuse_lost_weights(unused, *checkpoint, config);
+  if (purpose == Purpose::training) refuse_lost_weights(unused, changes);
   try {
     bytes = reader.finish();
   } catch (const core::Error& error) {
@@ -205,9 +209,9 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   if (run.quantized_training) run.quantized_training->begin_step(run.step);
   const std::vector<std::string> anew = begun_anew(reader, group);
   run.has_new_state = !anew.empty();
-  tell_differences(*checkpoint, unused, anew, run, config, sink, purpose);
-  if (purpose == Purpose::training && run.step < run.length.total_steps &&
-      !checkpoint::changed_keys(checkpoint->info(), config).empty())
+  tell_changes(changes, checkpoint->info(), config, sink, purpose);
+  tell_differences(*checkpoint, unused, anew, run, sink, purpose);
+  if (purpose == Purpose::training && run.step < run.length.total_steps && !changes.empty())
     sink.on(tracking::Notice{tracking::Level::info, "goes on with step " + core::format_count(run.step + 1) + " of " +
                                                         core::format_count(run.length.total_steps) +
                                                         "; the learning rate was " + core::format_digits(saved_lr, 4) +
