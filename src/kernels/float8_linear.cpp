@@ -23,6 +23,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Quantized = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
+constexpr std::int64_t kMultiple = 16;  // of the sizes, as cuBLAS wants them
+
 thread_local bool is_wanted = false;
 
 float scale_of(float amax, at::ScalarType format) {
@@ -146,11 +148,12 @@ bool Float8Products::are_wanted() {
   return is_wanted;
 }
 
+bool is_float8_matrix(const at::Tensor& weight) {
+  return weight.size(0) % kMultiple == 0 && weight.size(1) % kMultiple == 0;
+}
+
 bool suits_float8(const at::Tensor& input, const at::Tensor& weight) {
-  constexpr std::int64_t kMultiple = 16;
-  const std::int64_t inner = weight.size(1), outputs = weight.size(0);
-  return input.numel() > 0 && inner % kMultiple == 0 && outputs % kMultiple == 0 &&
-         input.numel() / inner % kMultiple == 0;
+  return input.numel() > 0 && is_float8_matrix(weight) && input.numel() / weight.size(1) % kMultiple == 0;
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> quantize_float8(const at::Tensor& input, at::ScalarType format) {

@@ -23,6 +23,9 @@ class Float8Products {
   bool outer_;
 };
 
+/// Whether the matrix, [out, in] or [in, out], suits some input: its sizes are multiples of 16.
+bool is_float8_matrix(const at::Tensor& weight);
+
 /// Whether the shapes suit: all three extents of the products are multiples of 16, as cuBLAS wants them.
 bool suits_float8(const at::Tensor& input, const at::Tensor& weight);
 

@@ -10,7 +10,9 @@
 #include "core/error.h"
 #include "core/mapped_file.h"
 #include "core/text.h"
+#include "kernels/float8_linear.h"
 #include "machine/limits.h"
+#include "model/layers/low_rank.h"
 #include "model/placement.h"
 #include "runtime/device.h"
 #include "train/run/frozen_network.h"
@@ -328,14 +330,15 @@ void check_batch_norm(const experiment::Experiment& experiment, model::Model& mo
                            " evaluates averaged ones: metrics may be worse than with a network without BatchNorm"});
 }
 
-/// Tells if no matrix of the network suits products in eight bits, whose sizes are multiples of 16.
+/// Tells if no linear layer of the network has a matrix for products in eight bits.
 void check_eight_bits(const amp::AmpConfig& config, model::Model& model, std::vector<tracking::Notice>& notices) {
   if (config.mode != amp::Precision::fp8) return;
-  constexpr std::int64_t kMultiple = 16;
   bool is_any = false;
-  model.visit_parameters([&](const std::string&, const model::TensorDecl& decl) {
-    const c10::IntArrayRef sizes = decl.value.sizes();
-    is_any = is_any || (sizes.size() == 2 && sizes[0] % kMultiple == 0 && sizes[1] % kMultiple == 0);
+  model.visit_layers([&](const std::string&, model::Layer& layer) {
+    if (dynamic_cast<model::MatrixLayer*>(&layer) == nullptr) return;
+    layer.visit_own_parameters([&](const model::TensorDecl& decl) {
+      is_any = is_any || (decl.value.dim() == 2 && kernels::is_float8_matrix(decl.value));
+    });
   });
   if (!is_any)
     notices.push_back({tracking::Level::warning,
