@@ -160,6 +160,10 @@ TEST_CASE("a vocab.txt has the tokens of the files beside it", "[tokenizer][regr
   const auto plain = Files({kWords}).load();
   CHECK(plain->fingerprint() != listed->fingerprint());
   CHECK(plain->vocab_size() == 13);
+  // A line that a vocab.txt repeats counts once, so that a new token takes the id of the last line.
+  const File repeated{"vocab.txt", kWords.bytes + "fox\n"};
+  const auto behind = Files({repeated, {"tokenizer_config.json", R"({"eos_token": "[ENT]"})"}}).load();
+  CHECK(ids_of(*behind, "fox[ENT]") == Ids{13, 13});
 }
 
 TEST_CASE("fingerprints differ where files beside a vocabulary give other roles or tokens around texts",

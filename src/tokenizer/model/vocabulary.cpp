@@ -17,7 +17,8 @@ TextMap::Entry TextMap::make_entry(std::string_view text, std::uint32_t value) {
   return entry;
 }
 
-void TextMap::finish() {
+std::size_t TextMap::finish() {
+  std::size_t count = 0;
   slots_.assign(std::bit_ceil(entries_.size() * 2 + 2), {});
   mask_ = slots_.size() - 1;
   for (const Entry& entry : entries_) {
@@ -30,9 +31,11 @@ void TextMap::finish() {
              (seen.tag != tag || std::string_view(arena_.data() + seen.begin, seen.size) != text);
     };
     while (is_other(slots_[slot])) slot = (slot + 1) & mask_;
+    if (slots_[slot].value == kNone) ++count;
     slots_[slot] = {tag, entry.size, entry.begin, entry.value};
   }
   entries_ = {};
+  return count;
 }
 
 void Vocabulary::add(std::string text, std::uint32_t id) {
@@ -43,7 +46,6 @@ void Vocabulary::add(std::string text, std::uint32_t id) {
   by_text_.add(text, id);
   texts_[id] = std::move(text);
   used_[id] = 1;
-  ++size_;
 }
 
 const std::string& Vocabulary::text(std::uint32_t id) const {

@@ -17,8 +17,8 @@ class TextMap {
  public:
   /// The last of equal texts wins.
   void add(std::string_view text, std::uint32_t value) { entries_.push_back(make_entry(text, value)); }
-  /// After the last add().
-  void finish();
+  /// Must follow the last add(). Returns how many different texts there are.
+  std::size_t finish();
   /// The value, or kNone.
   std::uint32_t find(std::string_view text) const { return find(text, hash(text)); }
   std::uint32_t find(std::string_view text, std::uint64_t hash) const {
@@ -58,7 +58,7 @@ class Vocabulary {
  public:
   /// An id has one text, a text one id: the last ones added.
   void add(std::string text, std::uint32_t id);
-  void finish() { by_text_.finish(); }
+  void finish() { size_ = by_text_.finish(); }
 
   std::optional<std::uint32_t> find(std::string_view text) const {
     const std::uint32_t id = by_text_.find(text);
