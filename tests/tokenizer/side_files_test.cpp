@@ -115,12 +115,12 @@ std::string piece(const std::string& text, float score, int type = 1) {
 struct Roles {
   int unknown, begin, end, pad;
 };
-/// `type`: 1 is Unigram, 2 is BPE. `keeps_spaces`: text isn't stripped.
-std::string spm(const std::string& pieces, int type, const Roles& roles, bool keeps_spaces) {
+/// `type`: 1 is Unigram, 2 is BPE. `keeps_spaces`: text isn't stripped. `adds_prefix`: a space is put before it.
+std::string spm(const std::string& pieces, int type, const Roles& roles, bool keeps_spaces, bool adds_prefix = true) {
   return pieces +
          message(2, varint(3, type) + varint(40, roles.unknown) + varint(41, roles.begin) + varint(42, roles.end) +
                         varint(43, roles.pad)) +
-         message(3, message(1, "identity") + (keeps_spaces ? varint(4, 0) : ""));
+         message(3, message(1, "identity") + (adds_prefix ? "" : varint(3, 0)) + (keeps_spaces ? varint(4, 0) : ""));
 }
 std::string t5_model() {
   return spm(piece("<pad>", 0, 3) + piece("</s>", 0, 3) + piece("<unk>", 0, 2) + piece("\u2581", -2) +
@@ -285,6 +285,36 @@ TEST_CASE("text behind an added token of Llama begins with a space in the older 
   CHECK(ids_of(*legacy, "<|im_start|>the fox<|im_end|>") == Ids{16, 5, 8, 17});
   CHECK(ids_of(*legacy, "the fox<|im_end|> the fox") == Ids{5, 8, 17, 5, 8});
   CHECK(ids_of(*legacy, "<s>the") == Ids{1, 5});
+}
+
+TEST_CASE("Llama's class puts no space before a text that begins with one", "[tokenizer][regression]") {
+  const auto llama = [](const char* legacy) {
+    const std::string config = R"({"tokenizer_class": "LlamaTokenizer", "legacy": )" + std::string(legacy) + "}";
+    return Files({{"tokenizer.model", llama_model()}, {"tokenizer_config.json", config}}).load();
+  };
+  for (const char* legacy : {"false", "true"}) {
+    CAPTURE(legacy);
+    CHECK(ids_of(*llama(legacy), " the fox") == Ids{5, 8});
+    CHECK(ids_of(*llama(legacy), "  the") == Ids{9, 5});
+    CHECK(ids_of(*llama(legacy), "the") == Ids{5});
+    CHECK(llama(legacy)->decode(Ids{9, 1, 5}, SpecialTokens::leave_out) == " the");
+  }
+  // The library, which nothing but the model names, puts one.
+  CHECK(ids_of(*Files({{"tokenizer.model", llama_model()}}).load(), " the fox") == Ids{9, 5, 8});
+}
+
+TEST_CASE("a SentencePiece model has the tokens and roles of its class", "[tokenizer][regression]") {
+  const File named{"tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer", "sep_token": "<s>"})"};
+  CHECK(Files({{"tokenizer.model", llama_model()}, named}).load()->roles().end == 2);
+  const std::string gemma =
+      spm(piece("<pad>", 0, 3) + piece("<eos>", 0, 3) + piece("<bos>", 0, 3) + piece("<unk>", 0, 2) + piece("a", -1) +
+              piece("<", -2) + piece("s", -3) + piece(">", -4) + piece("<mask>", -5),
+          2, {.unknown = 3, .begin = 2, .end = 1, .pad = 0}, /*keeps_spaces=*/true, /*adds_prefix=*/false);
+  const auto tokenizer =
+      Files({{"tokenizer.model", gemma}, {"tokenizer_config.json", R"({"tokenizer_class": "GemmaTokenizer"})"}}).load();
+  CHECK(ids_of(*tokenizer, "a<s>a") == Ids{4, 5, 6, 7, 4});
+  CHECK(tokenizer->vocab_size() == 9);
+  CHECK(tokenizer->roles().mask == 8);
 }
 
 TEST_CASE("side files that contradict a vocabulary are refused with their place", "[tokenizer]") {

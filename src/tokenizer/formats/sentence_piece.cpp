@@ -30,14 +30,19 @@ struct Around {
   bool end = false;
 };
 
-/// Where text gets a space before it: at its first character; or behind each added token, too, always or unless it has
-/// one.
-enum class PrefixSpace { first, always, unless_there };
+/// Where text gets a space before it. The library puts one at the first character of a text, even before a space.
+/// Fingerprints have these numbers.
+enum class PrefixSpace {
+  of_library = 0,
+  each_part = 1,
+  first_unless_there = 3,  // at the first character, unless it is a space
+  each_unless_there = 4,   // behind each added token, too
+};
 
 /// What the files beside a model add.
 struct Additions {
   std::vector<AddedToken> tokens{};
-  PrefixSpace prefix_space = PrefixSpace::first;
+  PrefixSpace prefix_space = PrefixSpace::of_library;
   SpecialTokenIds roles{};
   TruncationSide truncation_side = TruncationSide::right;
   bool cleans_up = false;
@@ -227,16 +232,19 @@ class SentencePiece final : public Tokenizer {
   std::string decode(std::span<const std::int32_t> ids, SpecialTokens special_tokens) const override {
     std::string text;
     std::vector<int> run;
+    bool has_begun = false;  // so that what follows an added token keeps its space
     bool follows_added = false;
     const auto flush = [&] {
-      if (!run.empty()) text += (follows_added ? *continuing_ : *processor_).DecodeIds(run);
+      if (run.empty()) return;
+      text += (follows_added ? *continuing_ : *processor_).DecodeIds(run);
+      has_begun = true;
       run.clear();
     };
     for (const std::int32_t id : ids) {
       if (const auto found = added_by_id_.find(id); found != added_by_id_.end()) {
         flush();
         if (special_tokens == SpecialTokens::add || !found->second->special) text += found->second->content;
-        follows_added = !text.empty();
+        follows_added = has_begun || !text.empty();
         continue;
       }
       if (id < 0 || id >= processor_->GetPieceSize()) continue;
@@ -288,9 +296,12 @@ class SentencePiece final : public Tokenizer {
   }
   const AddedToken& added(const Piece& part) const { return added_[static_cast<std::size_t>(part.token)]; }
   const SentencePieceProcessor& processor_of(const Piece& part, std::string_view whole) const {
-    if (part.text.data() == whole.data() || prefix_space_ == PrefixSpace::always) return *processor_;
+    const bool is_first = part.text.data() == whole.data();
+    if (prefix_space_ == PrefixSpace::each_part) return *processor_;
+    if (prefix_space_ == PrefixSpace::of_library) return is_first ? *processor_ : *continuing_;
     const bool has_space = part.text.starts_with(' ') || part.text.starts_with("\u2581");
-    return prefix_space_ == PrefixSpace::unless_there && !has_space ? *processor_ : *continuing_;
+    const bool may_have = is_first || prefix_space_ == PrefixSpace::each_unless_there;
+    return may_have && !has_space ? *processor_ : *continuing_;
   }
 
   /// Returns the pieces of a text between added tokens; their places count from its start.
@@ -534,8 +545,11 @@ Additions additions_beside(const std::filesystem::path& path, const Json& config
   const bool is_t5 = type == "T5Tokenizer";
   require_model_of_class(path, config, type, file);
   const bool is_legacy = config.value("legacy", Json()) == true;
-  if (is_legacy) found.prefix_space = PrefixSpace::unless_there;
-  if (is_t5) found.prefix_space = PrefixSpace::always;
+  // Llama's class puts no space before a space, and the library does.
+  if (type == "LlamaTokenizer" && config.contains("tokenizer_class"))
+    found.prefix_space = PrefixSpace::first_unless_there;
+  if (is_legacy) found.prefix_space = PrefixSpace::each_unless_there;
+  if (is_t5) found.prefix_space = PrefixSpace::each_part;
   const Json unigram = unigram_beside(path);
   if (!unigram.is_null()) {
     require_same_ids(unigram, processor, path);
@@ -549,10 +563,12 @@ Additions additions_beside(const std::filesystem::path& path, const Json& config
                           .size = static_cast<std::uint32_t>(processor.GetPieceSize())};
   const std::vector<SideToken> beside = side_tokens_with_ids(path, config);
   // A model without files beside it is read as the library reads it.
-  if (!beside.empty() || !config.empty() || !found.tokens.empty())
-    add_side_tokens(side_tokens(path, config, usual_tokens_of(is_t5 ? type : "LlamaTokenizer")), known,
-                    /*normalizer=*/nullptr, found.tokens);
-  set_roles(config, /*usual=*/{}, known, found.tokens, found.roles);
+  std::span<const UsualToken> usual;
+  if (!beside.empty() || !config.empty() || !found.tokens.empty()) {
+    usual = usual_tokens_of(is_t5 || type == "GemmaTokenizer" ? type : "LlamaTokenizer");
+    add_side_tokens(side_tokens(path, config, usual), known, /*normalizer=*/nullptr, found.tokens);
+  }
+  set_roles(config, usual, known, found.tokens, found.roles);
   return found;
 }
 
