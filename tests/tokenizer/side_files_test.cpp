@@ -317,6 +317,46 @@ TEST_CASE("a SentencePiece model has the tokens and roles of its class", "[token
   CHECK(tokenizer->roles().mask == 8);
 }
 
+TEST_CASE("a token is special because of its role, or as the files say", "[tokenizer][regression]") {
+  const auto shown = [](const std::vector<File>& files, std::int32_t id) {
+    return Files(files).load()->decode(Ids{8, id}, SpecialTokens::leave_out);
+  };
+  const auto config = [](const char* json) { return File{"tokenizer_config.json", json}; };
+  // One of a list that is an object is special if the object says so.
+  const char* const object = R"({"extra_special_tokens": [{"__type": "AddedToken", "content": "[ENT]"}]})";
+  CHECK(shown({kWords, config(object)}, 13) == "the [ent]");
+  CHECK(shown({kWords, config(R"({"extra_special_tokens": ["[ENT]"]})")}, 13) == "the");
+  CHECK(shown({kWords, {"special_tokens_map.json", R"({"extra_special_tokens": [{"content": "[ENT]"}]})"}}, 13) ==
+        "the");
+  // A list doesn't change a token of added_tokens_decoder, and a role does.
+  const std::string listed = R"({"added_tokens_decoder": {"13": {"content": "[ent]", "special": false}}, )";
+  CHECK(shown({kWords, config((listed + R"("extra_special_tokens": ["[ent]"]})").c_str())}, 13) == "the [ent]");
+  CHECK(shown({kWords, config((listed + R"("eos_token": "[ent]"})").c_str())}, 13) == "the");
+
+  // A tokenizer.json that is read as it is keeps its special tokens; a class takes the flags of the files beside it.
+  Json json = {{"added_tokens", {{{"id", 5}, {"content", "the"}, {"special", true}}}},
+               {"normalizer", nullptr},
+               {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+               {"decoder", {{"type", "WordPiece"}}},
+               {"model", word_piece({"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "fox"})}};
+  const auto fox = [&](const char* tokenizer_class) {
+    Json beside = {{"tokenizer_class", tokenizer_class}};
+    beside["added_tokens_decoder"]["5"] = {{"content", "the"}, {"special", false}, {"normalized", false}};
+    return Files({{"tokenizer.json", json.dump()}, config(beside.dump().c_str())})
+        .load()
+        ->decode(Ids{6, 5}, SpecialTokens::leave_out);
+  };
+  CHECK(fox("PreTrainedTokenizerFast") == "fox");
+  CHECK(fox("BertTokenizer") == "fox the");
+  json["added_tokens"] = {{{"id", 0}, {"content", "[PAD]"}, {"special", false}, {"normalized", false}}};
+  const auto padded = [&](const char* beside) {
+    return Files({{"tokenizer.json", json.dump()}, config(beside)}).load()->decode(Ids{6, 0}, SpecialTokens::leave_out);
+  };
+  CHECK(padded("{}") == "fox [PAD]");
+  CHECK(padded(R"({"eos_token": "[PAD]"})") == "fox");
+  CHECK(padded(R"({"tokenizer_class": "BertTokenizer"})") == "fox");
+}
+
 TEST_CASE("side files that contradict a vocabulary are refused with their place", "[tokenizer]") {
   CHECK_THAT(Files({kWords, {"added_tokens.json", R"({"[ENT]": 18})"}}).refusal(),
              Contains("added_tokens.json: '[ENT]'") && Contains("has id 18") && Contains("13"));

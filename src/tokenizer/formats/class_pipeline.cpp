@@ -239,7 +239,7 @@ class Remaking {
       refuse("its class doesn't take this file as it is, and what it makes of it isn't known here");
     if (const std::optional<ClassPipeline> made = pipeline_of(name_, config_)) {
       check_model();
-      check_added();
+      put_added();
       put("normalizer", made->normalizer);
       put("pre_tokenizer", made->pre_tokenizer);
       put("decoder", made->decoder);
@@ -303,14 +303,15 @@ class Remaking {
     if (!is_plain) refuse("the model isn't plain BPE");
   }
 
-  /// A class takes added_tokens_decoder in the place of tokenizer.json's added tokens.
-  void check_added() const {
+  /// A class takes the flags of added_tokens_decoder in the place of tokenizer.json's.
+  void put_added() {
     const auto decoder = config_.find("added_tokens_decoder");
-    if (decoder == config_.end()) return;
-    for (const Json& token : part_of(document_, "added_tokens")) {
+    if (decoder == config_.end() || !document_.contains("added_tokens")) return;
+    for (Json& token : document_["added_tokens"]) {
       const auto found = decoder->find(std::to_string(token.at("id").get<std::int64_t>()));
       if (found == decoder->end() || found->value("content", Json()) != token.at("content"))
         refuse("the added token " + token.at("content").dump() + " is missing in added_tokens_decoder");
+      token.update(*found);
     }
   }
 
@@ -385,12 +386,14 @@ std::string take_pipeline_of_class(Json& document, const Json& config, const std
     return all.dump();
   };
   const std::string before = parts();
+  const Json added = part_of(document, "added_tokens");
   try {
     Remaking(document, config, tokenizer_class, path).run();
   } catch (const Json::exception& error) {
     throw core::Error(path.string() + " has another form than tokenizers writes: " + error.what());
   }
   std::string after = parts();
+  if (part_of(document, "added_tokens") != added) after += part_of(document, "added_tokens").dump();
   return before == after ? "" : after;
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
 #include "core/file.h"
@@ -86,6 +87,8 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
   const std::size_t num_own = parts.added.size();
   const std::string own_fingerprint = fingerprint_of(parts.added);
   const std::span<const UsualToken> usual = usual_tokens_of(tokenizer_class);
+  const std::set<std::string> with_roles = contents_with_roles(config, usual);
+  for (AddedToken& token : parts.added) token.special = token.special || with_roles.contains(token.content);
   add_side_tokens(side_tokens(path, config, usual), known, parts.normalizer.get(), parts.added);
   require_plain_special_tokens(parts.added, tokenizer_class, path);
   parts.roles = roles_by_name(vocabulary, parts.added, parts.model->unknown());

@@ -72,13 +72,17 @@ std::uint32_t read_id(const std::string& text, const std::string& place) {
   return id;
 }
 
-/// Returns the special tokens that the configuration lists without a role.
+/// Returns the tokens that the configuration lists without a role. One that is an object is special if it says so.
 std::vector<AddedToken> listed_tokens(const Json& config, const char* key, const std::string& place) {
   std::vector<AddedToken> tokens;
   const auto list = config.find(key);
   if (list == config.end() || !list->is_structured()) return tokens;
-  for (const Json& value : *list)
-    if (auto token = read_special(value, place + key)) tokens.push_back(std::move(*token));
+  for (const Json& value : *list) {
+    if (list->is_array() && value.is_object() && value.contains("content"))
+      tokens.push_back(read_token(JsonCursor(value, place + key), value.value("special", Json()) == true));
+    else if (auto token = read_special(value, place + key))
+      tokens.push_back(std::move(*token));
+  }
   return tokens;
 }
 
@@ -97,11 +101,9 @@ std::string place_in(const fs::path& path, const char* name) {
 /// Returns the contents of the tokens that make one of added_tokens.json special. As in transformers, those that
 /// special_tokens_map.json lists without a role don't.
 std::set<std::string> special_contents(const Json& config, const fs::path& path) {
-  std::set<std::string> contents;
-  for (const char* key : kNamedTokens)
-    if (auto name = named_token(config, key)) contents.insert(std::move(*name));
+  std::set<std::string> contents = contents_with_roles(config, /*usual=*/{});
   for (const AddedToken& token : listed_tokens(config, kListed, place_in(path, kConfig)))
-    contents.insert(token.content);
+    if (token.special) contents.insert(token.content);
   return contents;
 }
 
@@ -111,25 +113,23 @@ std::vector<SideToken> sorted_by_id(std::vector<SideToken> tokens) {
   return tokens;
 }
 
-/// Gives a token with several roles the flags of the last one, as transformers adds it anew for each.
-void take_last_flags(const AddedToken& last, std::vector<AddedToken>& added) {
-  const auto same = std::ranges::find(added, last.content, &AddedToken::content);
-  same->single_word = last.single_word;
-  same->left_strip = last.left_strip;
-  same->right_strip = last.right_strip;
+/// Gives a token the flags with which transformers adds it anew. A special token stays one.
+void take_flags(const AddedToken& last, const Normalizer* normalizer, AddedToken& same) {
+  const std::uint32_t id = same.id;
+  const bool was_special = same.special;
+  same = last;
+  same.id = id;
+  same.special = last.special || was_special;
+  same.pattern = same.normalized ? normalized(normalizer, same.content) : same.content;
 }
 
 /// Gives a token that tokenizer.json has the flags of added_tokens_decoder, which transformers takes.
-void take_flags(const SideToken& side, const Normalizer* normalizer, std::vector<AddedToken>& added) {
-  const auto same = std::ranges::find(added, side.token.content, &AddedToken::content);
-  if (!side.id || !side.place.ends_with(kDecoder) || same == added.end()) return;
-  const std::uint32_t id = same->id;
-  if (*side.id != id)
+void take_decoder_flags(const SideToken& side, const Normalizer* normalizer, AddedToken& same) {
+  if (!side.id || !side.place.ends_with(kDecoder)) return;
+  if (*side.id != same.id)
     throw core::Error(side.place + ": '" + side.token.content + "' has id " + std::to_string(*side.id) + ", and " +
-                      std::to_string(id) + " in tokenizer.json");
-  *same = side.token;
-  same->id = id;
-  same->pattern = same->normalized ? normalized(normalizer, same->content) : same->content;
+                      std::to_string(same.id) + " in tokenizer.json");
+  take_flags(side.token, normalizer, same);
 }
 
 }  // namespace
@@ -153,12 +153,14 @@ Json config_beside(const fs::path& path) {
   const Json map = object_beside(path, kMap);
   for (const auto& [key, value] : map.items()) {
     const Json listed = config.value(kListed, Json());
-    if (key != kListed || !value.is_array() || !listed.is_array()) {
+    if (key != kListed || !value.is_array() || !(listed.is_array() || listed.is_null())) {
       config[key] = value;
       continue;
     }
-    for (const Json& token : value)
+    for (Json token : value) {
+      if (token.is_object()) token["special"] = true;
       if (std::ranges::find(listed, token) == listed.end()) config[kListed].push_back(token);
+    }
   }
   if (config.contains(kListed)) config.erase(kOldListed);
   return config;
@@ -259,18 +261,17 @@ std::span<const UsualToken> usual_tokens_of(std::string_view tokenizer_class) {
 
 std::vector<SideToken> side_tokens_with_ids(const fs::path& path, const Json& config) {
   std::vector<SideToken> tokens;
-  const std::set<std::string> special = special_contents(config, path);
   if (const auto decoder = config.find(kDecoder); decoder != config.end() && decoder->is_object()) {
     const std::string place = place_in(path, kConfig) + kDecoder;
     for (const auto& [id, value] : decoder->items()) {
       const JsonCursor json(value, place + "." + id);
       AddedToken token = read_token(json, json.flag_or("special", false));
-      token.special = token.special || special.contains(token.content);
       tokens.push_back({.token = std::move(token), .id = read_id(id, place), .place = place});
     }
     return sorted_by_id(std::move(tokens));
   }
   const Json listed = object_beside(path, kAdded);
+  const std::set<std::string> special = special_contents(config, path);
   for (const auto& [content, id] : listed.items()) {
     AddedToken token;
     token.content = content;
@@ -282,8 +283,19 @@ std::vector<SideToken> side_tokens_with_ids(const fs::path& path, const Json& co
   return sorted_by_id(std::move(tokens));
 }
 
+std::set<std::string> contents_with_roles(const Json& config, std::span<const UsualToken> usual) {
+  std::set<std::string> contents;
+  for (const char* key : kNamedTokens)
+    if (auto name = named_token(config, key)) contents.insert(std::move(*name));
+  for (const UsualToken& one : usual)
+    if (!config.contains(one.key)) contents.emplace(one.content);
+  return contents;
+}
+
 std::vector<SideToken> side_tokens(const fs::path& path, const Json& config, std::span<const UsualToken> usual) {
   std::vector<SideToken> tokens = side_tokens_with_ids(path, config);
+  const std::set<std::string> with_roles = contents_with_roles(config, usual);
+  for (SideToken& side : tokens) side.token.special = side.token.special || with_roles.contains(side.token.content);
   const std::string place = place_in(path, kConfig);
   const auto add = [&](std::optional<AddedToken> token, const std::string& key, bool has_own_role = false) {
     if (token) tokens.push_back({.token = std::move(*token), .place = place + key, .has_own_role = has_own_role});
@@ -321,8 +333,9 @@ void add_side_tokens(const std::vector<SideToken>& tokens, const KnownTokens& kn
   for (const SideToken& side : tokens) {
     if (side.token.content.empty()) continue;
     if (!contents.insert(side.token.content).second) {
-      if (!side.id && named.contains(side.token.content)) take_last_flags(side.token, added);
-      take_flags(side, normalizer, added);
+      AddedToken& same = *std::ranges::find(added, side.token.content, &AddedToken::content);
+      if (!side.id && named.contains(side.token.content)) take_flags(side.token, normalizer, same);
+      take_decoder_flags(side, normalizer, same);
       continue;
     }
     if (!side.id) named.insert(side.token.content);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,6 +63,9 @@ void require_class(const std::string& found, std::span<const std::string_view> e
 
 /// Returns the content of a token that a configuration names, as a text or an object.
 std::optional<std::string> named_token(const Json& config, const char* key);
+
+/// Returns the contents of the tokens that have a role in the configuration, or else in their class.
+std::set<std::string> contents_with_roles(const Json& config, std::span<const UsualToken> usual);
 
 /// Returns the tokens of all side files in the order in which transformers adds them.
 std::vector<SideToken> side_tokens(const std::filesystem::path& path, const Json& config,
