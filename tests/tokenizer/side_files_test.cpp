@@ -433,6 +433,8 @@ TEST_CASE("the network's type and the named class decide together what reads a d
     CAPTURE(type);
     CHECK(ids(named, Json{{"model_type", type}}.dump()) == file);
   }
+  CHECK(ids(R"({"tokenizer_class": "GPT2Tokenizer", "auto_map": {"AutoTokenizer": ["a.A", null]}})",
+            R"({"model_type": "olmo2"})") == gpt2);
   CHECK(ids("{}", R"({"model_type": "llama"})") == file);
   CHECK(ids("{}", R"({"model_type": "gpt_neo"})") == gpt2);
   CHECK(ids("{}", R"({"model_type": "gpt_neox"})") == gpt2);

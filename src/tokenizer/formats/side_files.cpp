@@ -196,6 +196,10 @@ std::string auto_tokenizer_class(const fs::path& path, const Json& config) {
   const std::string model_type = core::text_member(model, "model_type");
   const std::string_view registered = registered_class(model_type);
   const std::string named = named_class(config, model);
+  // Code that the directory brings isn't run, but makes transformers go by the named class.
+  const bool brings_code =
+      config.contains("auto_map") && (config["auto_map"].is_array() || config["auto_map"].contains("AutoTokenizer"));
+  if (brings_code && !named.empty()) return std::string(class_of_alias(named));
   if (registered == kAsItIs) return "";
   // transformers knows that the files of Qwen 2 name a wrong class.
   const bool takes_registered = named.empty() || model_type == "qwen2";
