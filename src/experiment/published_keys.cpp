@@ -197,7 +197,7 @@ void take_features(const Json& config, const model::LlamaFamily& family, Keys& k
                                       std::pair(family.attention_softcap, "attn_logit_softcapping"),
                                       std::pair(family.final_softcap, "final_logit_softcapping")})
     if (feature != Feature::never) take(same, same);
-  take("rope_local_theta", "rope_local_base_freq");
+  if (family.local_theta != Feature::never) take("rope_local_theta", "rope_local_base_freq");
   if (family.sliding != model::SlidingLayers::none && !config["sliding_window"].is_null()) {
     take("sliding_window", "sliding_window");
     if (family.sliding == model::SlidingLayers::by_type)

@@ -223,6 +223,7 @@ TEST_CASE("Gemma 3 alone has rotary positions by the types of layers, and merges
   const LlamaConfig llama = network_of(R"("model_type": "llama", "rope_parameters": {"full_attention": {
     "rope_type": "linear", "factor": 4.0, "rope_theta": 500.0}})");
   CHECK((llama.rope_scaling.kind() == "none" && llama.rope_theta == 10000));
+  CHECK(!network_of(R"("model_type": "mistral", "rope_local_base_freq": 77.0)").rope_local_theta);
 }
 
 TEST_CASE("other names and null for what a network does are taken", "[experiment][regression]") {
