@@ -212,7 +212,8 @@ void take_features(const Json& config, const model::LlamaFamily& family, Keys& k
 void take_keys(Of<model::LlamaConfig>, Keys& keys) {
   const model::LlamaFamily& family = *model::llama_family_of(keys.config());
   const Json config = model::complete_llama_json(keys.config(), family);
-  for (model::RefusedKey& refused : model::refused_keys(config, family)) keys.refused.push_back(std::move(refused));
+  for (model::RefusedKey& refused : model::refused_keys(keys.config(), family))
+    keys.refused.push_back(std::move(refused));
   const auto take = [&](const char* ours, const char* theirs) {
     if (const auto value = config.find(theirs); value != config.end() && !value->is_null())
       keys.set(ours, theirs, *value);

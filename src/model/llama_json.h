@@ -74,7 +74,7 @@ inline Json written_rope(const Json& config, const LlamaFamily& family, std::str
   const bool is_full = layer_type == "full_attention";
   Json rope;
   if (has_two) {
-    if (parameters.is_object()) rope = parameters.value(layer_type, is_full ? parameters : Json());
+    if (parameters.is_object()) rope = parameters.value(layer_type, Json());
   } else {
     // transformers prefers the older key, and then reads nothing of the newer one. Gemma 3 alone has types of layers.
     for (const Json& one : {scaling, parameters})
@@ -86,6 +86,38 @@ inline Json written_rope(const Json& config, const LlamaFamily& family, std::str
   if (has_two) rope.erase("truncate");  // transformers looks for it outside of the types
   for (const char* other : {"full_attention", "sliding_attention"}) rope.erase(other);
   return rope;
+}
+
+/// Adds what transformers refuses of the keys that rotary positions follow from. `complete` is the written config with
+/// every key.
+inline void refuse_rope(const Json& written, const Json& complete, const LlamaFamily& family,
+                        std::vector<RefusedKey>& refused) {
+  const std::string key = written.value("rope_scaling", Json()).empty() ? "rope_parameters" : "rope_scaling";
+  const bool has_two = family.local_theta != Feature::never;
+  const Json types = complete.value("layer_types", Json::array());
+  const Json parameters = written.value(has_two ? "rope_parameters" : key, Json());
+  for (const auto& [name, value] : parameters.items()) {
+    const bool is_type = name == "full_attention" || name == "sliding_attention";
+    if (has_two && !is_type && !value.is_null()) {
+      refused.push_back({"rope_parameters", "expected one mapping for full_attention and one for sliding_attention"});
+      break;
+    }
+    if (!has_two && std::find(types.begin(), types.end(), name) != types.end()) {
+      refused.push_back({key, "transformers' " + std::string(family.type) +
+                                  " has the same rotary positions in all layers; expected no " + name});
+      break;
+    }
+  }
+  const Json& rope = complete["rope_parameters"];
+  const std::pair<const char*, std::vector<const char*>> needed[] = {
+      {"linear", {"factor"}},
+      {"dynamic", {"factor"}},
+      {"yarn", {"factor"}},
+      {"llama3", {"factor", "low_freq_factor", "high_freq_factor"}}};
+  for (const auto& [type, names] : needed)
+    for (const char* name : names)
+      if (rope["rope_type"] == type && !rope.contains(name))
+        refused.push_back({key, "rope_type " + std::string(type) + " needs " + name});
 }
 
 /// Returns the scaling of one type of layers, with its base.
@@ -176,8 +208,9 @@ inline nlohmann::json complete_llama_json(nlohmann::json config, const LlamaFami
   return config;
 }
 
-/// Returns what a complete_llama_json() asks for and the kind llama can't do.
-inline std::vector<RefusedKey> refused_keys(const nlohmann::json& config, const LlamaFamily& family) {
+/// Returns what a config.json asks for and the kind llama can't do.
+inline std::vector<RefusedKey> refused_keys(const nlohmann::json& written, const LlamaFamily& family) {
+  const nlohmann::json config = complete_llama_json(written, family);
   std::vector<RefusedKey> refused;
   const std::string type(family.type);
   const auto refuse = [&](const std::string& key, const std::string& reason) {
@@ -252,6 +285,7 @@ inline std::vector<RefusedKey> refused_keys(const nlohmann::json& config, const 
     }
   if (config.value("rope_local_type", "default") != "default")
     refuse("rope_parameters", "layers that slide have plain rotary positions, or those of the others");
+  detail::refuse_rope(written, config, family, refused);
   return refused;
 }
 

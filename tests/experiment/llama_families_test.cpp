@@ -281,6 +281,28 @@ TEST_CASE("what no network here can do is refused by its key", "[experiment]") {
         std::string::npos);
 }
 
+TEST_CASE("rotary positions that transformers refuses are refused, and not guessed", "[experiment][regression]") {
+  const auto refuses = [](const std::string& family, const std::string& key, const std::string& value,
+                          const std::string& reason) {
+    const std::string text = failure("\"model_type\": \"" + family + "\", \"" + key + "\": " + value);
+    INFO(family << " " << key << " " << value << " gives " << text);
+    return text.find("model.init_from: " + key + " {") != std::string::npos && text.find(reason) != std::string::npos;
+  };
+  for (const char* type : {"linear", "dynamic", "yarn"})
+    CHECK(refuses("llama", "rope_parameters", "{\"rope_type\": \"" + std::string(type) + "\"}", "needs factor"));
+  CHECK(refuses("qwen2", "rope_scaling", R"({"type": "linear"})", "rope_type linear needs factor"));
+  CHECK(refuses("llama", "rope_scaling", R"({"rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0})",
+                "needs low_freq_factor"));
+  CHECK(refuses("gemma3_text", "rope_parameters", R"({"full_attention": {"rope_type": "linear"}})", "needs factor"));
+  CHECK(refuses("qwen3", "rope_parameters", R"({"full_attention": {"rope_theta": 77.0}})", "no full_attention"));
+  CHECK(refuses("gemma3_text", "rope_parameters", R"({"rope_type": "default", "rope_theta": 77.0})",
+                "one mapping for full_attention"));
+  // Without the key of yarn's factor transformers stops, and null is the quotient of the two lengths.
+  CHECK(failure(R"("model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": null,
+    "original_max_position_embeddings": 1024})")
+            .empty());
+}
+
 TEST_CASE("counts and lists of layers that no network can have are refused by their keys", "[experiment][regression]") {
   const auto refuses = [](const std::string& family, const std::string& key, const std::string& value) {
     const std::string text = failure("\"model_type\": \"" + family + "\", \"" + key + "\": " + value);
