@@ -66,10 +66,7 @@ struct Evaluator::Visitor {
   Value operator()(const Item& node) const {
     const Value object = self.evaluate(*node.object, scope);
     const Value key = self.evaluate(*node.key, scope);
-    Value found = item_of(object, key);
-    if (!found.is_undefined() || !key.is_text()) return found;
-    Value member = member_of(object, *key.as_text());
-    return member.is_undefined() ? found : member;
+    return item_or_member(object, key);
   }
   Value operator()(const Slice& node) const {
     return slice_of(self.evaluate(*node.object, scope), self.optional(node.begin, scope),

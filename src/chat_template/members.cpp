@@ -94,4 +94,11 @@ Value member_of(const Value& object, const std::string& name) {
   return Value::undefined("'" + std::string(object.type_name()) + " object' has no attribute '" + name + "'");
 }
 
+Value item_or_member(const Value& object, const Value& key) {
+  Value found = item_of(object, key);
+  if (!found.is_undefined() || !key.is_text()) return found;
+  Value member = member_of(object, *key.as_text());
+  return member.is_undefined() ? found : member;
+}
+
 }  // namespace trainctl::chat_template

@@ -16,5 +16,7 @@ const MethodTable& text_methods();
 
 /// `object.name`: a method, else an entry, else undefined. Methods that would change the object are refused.
 Value member_of(const Value& object, const std::string& name);
+/// `object[key]`: an item, else the member of that name, else undefined.
+Value item_or_member(const Value& object, const Value& key);
 
 }  // namespace trainctl::chat_template

@@ -311,6 +311,11 @@ std::int64_t Parameters::integer(std::string_view name, std::int64_t otherwise) 
   throw TemplateProblem(function_ + ": '" + std::string(name) + "' must be int, not " +
                         std::string(found->type_name()));
 }
+std::size_t Parameters::width(std::string_view name, std::int64_t otherwise) const {
+  const auto width = static_cast<std::size_t>(std::max<std::int64_t>(integer(name, otherwise), 0));
+  check_size(width);
+  return width;
+}
 bool Parameters::truth(std::string_view name, bool otherwise) const {
   const Value* const found = find(name);
   return found == nullptr ? otherwise : found->truth();

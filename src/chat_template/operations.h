@@ -47,6 +47,8 @@ class Parameters {
   const Value& required(std::string_view name) const;
   std::string text(std::string_view name) const;
   std::int64_t integer(std::string_view name, std::int64_t otherwise) const;
+  /// Returns a count of characters, 0 for a negative one. A width that no text may have is refused.
+  std::size_t width(std::string_view name, std::int64_t otherwise) const;
   bool truth(std::string_view name, bool otherwise) const;
 
  private:

@@ -4,6 +4,7 @@
 
 #include "chat_template/filter_tables.h"
 #include "chat_template/filters.h"
+#include "chat_template/members.h"
 #include "chat_template/operations.h"
 #include "chat_template/python_text.h"
 
@@ -177,14 +178,14 @@ Value filter_select_attribute(const Value& operand, const Arguments& arguments) 
 }  // namespace
 
 Value attribute_of(const Value& item, const Value& attribute) {
-  if (attribute.as_integer()) return item_of(item, attribute);
+  if (attribute.as_integer()) return item_or_member(item, attribute);
   Value found = item;
   for (const std::string& part : split(attribute.printed(), {.separator = "."})) {
     const bool is_index =
         !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
     std::int64_t index = std::numeric_limits<std::int64_t>::max();  // of more digits: no item has it
     std::from_chars(part.data(), part.data() + part.size(), index);
-    found = item_of(found, is_index ? Value(index) : Value::text(part));
+    found = item_or_member(found, is_index ? Value(index) : Value::text(part));
   }
   return found;
 }

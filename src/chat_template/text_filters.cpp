@@ -53,10 +53,7 @@ Value filter_replace(const Value& operand, const Arguments& arguments) {
 Value filter_indent(const Value& operand, const Arguments& arguments) {
   const Parameters given(arguments, "indent", {"width", "first", "blank"});
   const Value width = given.get("width", std::int64_t{4});
-  const std::string blanks =
-      width.is_text()
-          ? *width.as_text()
-          : std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(given.integer("width", 4), 0, 10'000)), ' ');
+  const std::string blanks = width.is_text() ? *width.as_text() : std::string(given.width("width", 4), ' ');
   if (!operand.is_text()) throw TemplateProblem("the filter 'indent' takes a text");
   const std::string text = *operand.as_text() + "\n";  // jinja2 adds it, so that the last line counts
   std::string out;
@@ -89,8 +86,7 @@ Value filter_tojson(const Value& operand, const Arguments& arguments) {
   if (const std::string* text = indent.as_text())
     format.indent = *text;
   else if (!indent.is<None>())
-    format.indent =
-        std::string(static_cast<std::size_t>(std::clamp<std::int64_t>(given.integer("indent", 0), 0, 1000)), ' ');
+    format.indent = std::string(given.width("indent", 0), ' ');
   if (format.indent) format.item_separator = ",";
   const Value separators = given.get("separators", None{});
   if (const Sequence* pair = separators.as_sequence(); pair != nullptr && pair->items.size() == 2) {
@@ -234,7 +230,7 @@ Value filter_wordcount(const Value& operand, const Arguments&) {
 Value filter_center(const Value& operand, const Arguments& arguments) {
   const Parameters given(arguments, "center", {"width"});
   const std::string text = soft_text(operand);
-  const auto width = static_cast<std::size_t>(std::clamp<std::int64_t>(given.integer("width", 80), 0, 10'000));
+  const std::size_t width = given.width("width", 80);
   const std::size_t size = count_code_points(text);
   if (width <= size) return Value::text(text);
   const std::size_t missing = width - size;

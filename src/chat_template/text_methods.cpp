@@ -136,16 +136,17 @@ enum class Side { left, right };
 template <Side side>
 Value text_justify(const Value& self, const Arguments& arguments) {
   const Parameters given(arguments, "ljust and rjust", {"width", "fillchar"});
-  const auto width = static_cast<std::size_t>(std::clamp<std::int64_t>(given.integer("width", 0), 0, 100'000));
-  const std::string fill = given.get("fillchar", Value::text(" ")).printed();
+  const std::size_t width = given.width("width", 0);
+  const std::string fill = given.find("fillchar") == nullptr ? " " : given.text("fillchar");
+  if (count_code_points(fill) != 1) throw TemplateProblem("The fill character must be exactly one character long");
   std::string blanks;
   for (std::size_t size = count_code_points(own_text(self)); size < width; ++size) blanks += fill;
-  return Value::text(side == Side::left ? own_text(self) + blanks : blanks + own_text(self));
+  return checked_text(side == Side::left ? own_text(self) + blanks : blanks + own_text(self));
 }
 
 Value text_zfill(const Value& self, const Arguments& arguments) {
   const Parameters given(arguments, "zfill", {"width"});
-  const auto width = static_cast<std::size_t>(std::clamp<std::int64_t>(given.integer("width", 0), 0, 100'000));
+  const std::size_t width = given.width("width", 0);
   const std::string& text = own_text(self);
   const bool has_sign = text.starts_with('-') || text.starts_with('+');
   const std::size_t size = count_code_points(text);

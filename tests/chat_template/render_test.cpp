@@ -91,6 +91,24 @@ TEST_CASE("views of dicts and ranges are no lists, as in Python", "[chat_templat
   }
 }
 
+TEST_CASE("a text gets the width that is asked for, or is refused", "[chat_template][regression]") {
+  CHECK(
+      text_of(
+          "{{ 'a'|indent(20000, true)|length }} {{ 'a'|center(20000)|length }} {{ [1]|tojson(indent=2000)|length }}") ==
+      "20001 20000 2005");
+  CHECK(text_of("{{ 'a'.ljust(200000)|length }} {{ 'a'.rjust(200000)|length }} {{ 'a'.zfill(200000)|length }}") ==
+        "200000 200000 200000");
+  for (const std::string source :
+       {"{{ 'a'|center(10 ** 18) }}", "{{ 'a'.zfill(10 ** 18) }}", "{{ 'a'.ljust(5, 'xy') }}"}) {
+    INFO(source);
+    CHECK(error_of(source).starts_with("chat.jinja:1:"));
+  }
+}
+
+TEST_CASE("filters find members by name, as subscripts do", "[chat_template][regression]") {
+  CHECK(text_of("{{ [namespace(a=1)]|map(attribute='a')|join }} {{ [{}]|selectattr('items')|list }}") == "1 [{}]");
+}
+
 TEST_CASE("a step of any size ends a slice or a range", "[chat_template]") {
   CHECK(text_of("{{ 'abcdef'[1::9223372036854775807] }}") == "b");
   CHECK(text_of("{{ 'abcdef'[4::-9223372036854775807] }}") == "e");
