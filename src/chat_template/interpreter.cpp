@@ -53,6 +53,9 @@ class Macro final : public Object {
     if (!is_parameter("caller")) scope->set("caller", Value::undefined("no caller defined"));
     Mapping others;
     for (const auto& [name, value] : arguments.named) {
+      for (std::size_t i = 0; i < std::min(parameters.size(), arguments.positional.size()); ++i)
+        if (parameters[i].name == name)
+          throw TemplateProblem("macro '" + definition_->name + "' got the argument '" + name + "' twice");
       if (name == "caller" || is_parameter(name))
         scope->set(name, value);
       else

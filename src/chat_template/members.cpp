@@ -23,15 +23,18 @@ class BoundMethod final : public Object {
   Method method_;
 };
 
-Value dict_items(const Value& self, const Arguments&) {
+Value dict_items(const Value& self, const Arguments& arguments) {
+  const Parameters none(arguments, "the method", {});
   std::vector<Value> items;
   for (const auto& [key, value] : self.as_mapping()->items) items.push_back(Value::tuple({key, value}));
   return Value::sequence(SequenceKind::dict_items, std::move(items));
 }
-Value dict_keys(const Value& self, const Arguments&) {
+Value dict_keys(const Value& self, const Arguments& arguments) {
+  const Parameters none(arguments, "the method", {});
   return Value::sequence(SequenceKind::dict_keys, items_of(self));
 }
-Value dict_values(const Value& self, const Arguments&) {
+Value dict_values(const Value& self, const Arguments& arguments) {
+  const Parameters none(arguments, "the method", {});
   std::vector<Value> values;
   for (const auto& [key, value] : self.as_mapping()->items) values.push_back(value);
   return Value::sequence(SequenceKind::dict_values, std::move(values));
@@ -41,7 +44,8 @@ Value dict_get(const Value& self, const Arguments& arguments) {
   const Value* const found = self.as_mapping()->find(given.required("key"));
   return found == nullptr ? given.get("default", None{}) : *found;
 }
-Value copied(const Value& self, const Arguments&) {
+Value copied(const Value& self, const Arguments& arguments) {
+  const Parameters none(arguments, "the method", {});
   return self;
 }
 

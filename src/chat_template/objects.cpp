@@ -16,9 +16,11 @@ class Namespace final : public Object {
   explicit Namespace(const Arguments& arguments) {
     if (arguments.positional.size() > 1)
       throw TemplateProblem("namespace takes named arguments, and one mapping at most");
-    for (const Value& one : arguments.positional)
-      if (const Mapping* mapping = one.as_mapping())
-        for (const auto& [key, value] : mapping->items) set_member(key.printed(), value);
+    for (const Value& one : arguments.positional) {
+      const Mapping* const mapping = one.as_mapping();
+      if (mapping == nullptr) throw TemplateProblem("namespace takes named arguments, and one mapping at most");
+      for (const auto& [key, value] : mapping->items) set_member(key.printed(), value);
+    }
     for (const auto& [name, value] : arguments.named) set_member(name, value);
   }
   std::string_view type_name() const override { return "Namespace"; }

@@ -36,6 +36,7 @@ Value integer_operation(std::string_view symbol, std::int64_t left, std::int64_t
     if (right < 0 && left == 0) throw TemplateProblem("0.0 cannot be raised to a negative power");
     if (right < 0) return std::pow(static_cast<double>(left), static_cast<double>(right));
     result = 1;
+    if (left == -1) right %= 2;
     for (std::int64_t i = 0; i < right && !overflows && left != 1 && left != 0; ++i)
       overflows = __builtin_mul_overflow(result, left, &result);
     if (left == 0 && right > 0) result = 0;
@@ -282,6 +283,7 @@ Parameters::Parameters(const Arguments& arguments, std::string_view function,
   for (const auto& [name, value] : arguments.named) {
     const auto* const known = std::find(names.begin(), names.end(), name);
     if (known == names.end()) throw TemplateProblem(function_ + " has no argument '" + name + "'");
+    if (find(name) != nullptr) throw TemplateProblem(function_ + " got the argument '" + name + "' twice");
     values_.emplace_back(*known, value);
   }
 }

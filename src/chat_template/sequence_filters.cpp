@@ -19,7 +19,7 @@ Arguments without_first(const Arguments& arguments, std::size_t count) {
   return rest;
 }
 
-Value filter_length(const Value& operand, const Arguments&) {
+Value filter_length(const Value& operand) {
   return Value::number(length_of(operand));
 }
 
@@ -29,28 +29,28 @@ Value filter_default(const Value& operand, const Arguments& arguments) {
   return is_missing ? given.get("default_value", Value::text("")) : operand;
 }
 
-Value filter_list(const Value& operand, const Arguments&) {
+Value filter_list(const Value& operand) {
   return Value::list(items_of(operand));
 }
 
-Value filter_first(const Value& operand, const Arguments&) {
+Value filter_first(const Value& operand) {
   const std::vector<Value> items = items_of(operand);
   return items.empty() ? Value::undefined("No first item, sequence was empty.") : items.front();
 }
 
-Value filter_last(const Value& operand, const Arguments&) {
+Value filter_last(const Value& operand) {
   const std::vector<Value> items = items_of(operand);
   return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
 }
 
-Value filter_reverse(const Value& operand, const Arguments&) {
+Value filter_reverse(const Value& operand) {
   if (operand.is_text()) return slice_of(operand, None{}, None{}, std::int64_t{-1});
   std::vector<Value> items = items_of(operand);
   std::reverse(items.begin(), items.end());
   return Value::list(std::move(items));
 }
 
-Value filter_items(const Value& operand, const Arguments&) {
+Value filter_items(const Value& operand) {
   std::vector<Value> items;
   if (operand.is_undefined()) return Value::list({});
   const Mapping* const mapping = operand.as_mapping();
@@ -85,7 +85,8 @@ Value filter_dictsort(const Value& operand, const Arguments& arguments) {
   const Parameters given(arguments, "dictsort", {"case_sensitive", "by", "reverse"});
   const std::string by = given.get("by", Value::text("key")).printed();
   if (by != "key" && by != "value") throw TemplateProblem("You can only sort by either 'key' or 'value'");
-  const Value pairs = filter_items(operand, {});
+  if (const auto* undefined = operand.get_if<Undefined>()) throw TemplateProblem(undefined->what);
+  const Value pairs = filter_items(operand);
   return filter_sort(pairs, {.named = {{"attribute", std::int64_t{by == "key" ? 0 : 1}},
                                        {"case_sensitive", given.truth("case_sensitive", false)},
                                        {"reverse", given.truth("reverse", false)}}});
@@ -124,6 +125,7 @@ Value filter_sum(const Value& operand, const Arguments& arguments) {
   const Parameters given(arguments, "sum", {"attribute", "start"});
   const Value attribute = given.get("attribute", None{});
   Value total = given.get("start", std::int64_t{0});
+  if (total.is_text()) throw TemplateProblem("sum() can't sum strings; join them with |join");
   for (const Value& item : items_of(operand))
     total = binary_operation("+", total, attribute.is<None>() ? item : attribute_of(item, attribute));
   return total;
@@ -192,15 +194,15 @@ Value attribute_of(const Value& item, const Value& attribute) {
 
 const FilterTable& sequence_filters() {
   static const FilterTable table = {
-      {"length", filter_length},
-      {"count", filter_length},
+      {"length", without_arguments<filter_length>},
+      {"count", without_arguments<filter_length>},
       {"default", filter_default},
       {"d", filter_default},
-      {"list", filter_list},
-      {"first", filter_first},
-      {"last", filter_last},
-      {"reverse", filter_reverse},
-      {"items", filter_items},
+      {"list", without_arguments<filter_list>},
+      {"first", without_arguments<filter_first>},
+      {"last", without_arguments<filter_last>},
+      {"reverse", without_arguments<filter_reverse>},
+      {"items", without_arguments<filter_items>},
       {"sort", filter_sort},
       {"dictsort", filter_dictsort},
       {"unique", filter_unique},

@@ -28,7 +28,7 @@ Value filter_case(const Value& operand, const Arguments& arguments) {
 }
 
 /// Words begin after blanks, - and opening brackets, and not after an apostrophe as with str.title.
-Value filter_title(const Value& operand, const Arguments&) {
+Value filter_title(const Value& operand) {
   std::string out;
   bool starts_word = true;
   for (const char32_t code : code_points(soft_text(operand))) {
@@ -40,7 +40,7 @@ Value filter_title(const Value& operand, const Arguments&) {
   return checked_text(std::move(out));
 }
 
-Value filter_string(const Value& operand, const Arguments&) {
+Value filter_string(const Value& operand) {
   return Value::text(soft_text(operand));
 }
 
@@ -92,6 +92,8 @@ Value filter_tojson(const Value& operand, const Arguments& arguments) {
   if (const Sequence* pair = separators.as_sequence(); pair != nullptr && pair->items.size() == 2) {
     format.item_separator = pair->items[0].printed();
     format.key_separator = pair->items[1].printed();
+  } else if (!separators.is<None>()) {
+    throw TemplateProblem("separators must be a list of two texts");
   }
   return checked_text(to_json(operand, format));
 }
@@ -166,7 +168,7 @@ Value filter_float(const Value& operand, const Arguments& arguments) {
   return given.get("default", 0.0);
 }
 
-Value filter_abs(const Value& operand, const Arguments&) {
+Value filter_abs(const Value& operand) {
   if (const auto integer = operand.as_integer()) return *integer < 0 ? negated(operand) : Value(*integer);
   if (const auto number = operand.as_number()) return std::abs(*number);
   throw TemplateProblem("bad operand type for abs(): '" + std::string(operand.type_name()) + "'");
@@ -178,45 +180,57 @@ Value rounded(const Value& operand, double number, std::int64_t precision) {
   constexpr std::int64_t kMostDigits = 330;  // that a double has behind its point
   constexpr std::int64_t kMostTens = 18;     // of an int64
   if (precision >= 0) {
-    if (operand.as_integer() || !std::isfinite(number) || precision > kMostDigits) return operand;
+    if (const auto integer = operand.as_integer()) return *integer;
+    if (!std::isfinite(number) || precision > kMostDigits) return operand;
     char text[700];
     std::snprintf(text, sizeof text, "%.*f", static_cast<int>(precision), number);
     return std::strtod(text, nullptr);
   }
   if (const auto integer = operand.as_integer()) {
+    if (precision == -kMostTens - 1 && std::abs(number) > 5e18) refuse_size();
     if (precision < -kMostTens) return std::int64_t{0};
     std::int64_t unit = 1;
     for (std::int64_t i = 0; i > precision; --i) unit *= 10;
     const std::int64_t whole = *integer / unit;
     const std::int64_t twice = 2 * std::abs(*integer % unit);
     const bool goes_up = twice > unit || (twice == unit && whole % 2 != 0);
-    return (whole + (goes_up ? (*integer < 0 ? -1 : 1) : 0)) * unit;
+    std::int64_t result = 0;
+    if (__builtin_mul_overflow(whole + (goes_up ? (*integer < 0 ? -1 : 1) : 0), unit, &result)) refuse_size();
+    return result;
   }
+  if (!std::isfinite(number)) return operand;
   const double unit = std::pow(10.0, static_cast<double>(-precision));
-  return std::nearbyint(number / unit) * unit;
+  return std::isfinite(unit) ? std::nearbyint(number / unit) * unit : std::copysign(0.0, number);
 }
 
 Value filter_round(const Value& operand, const Arguments& arguments) {
   const Parameters given(arguments, "round", {"precision", "method"});
   const auto number = operand.as_number();
   if (!number) throw TemplateProblem("round takes a number, got '" + std::string(operand.type_name()) + "'");
+  if (const Value* const precision = given.find("precision"); precision != nullptr && precision->is<None>())
+    throw TemplateProblem("round takes an integer as its precision, got none");
   const double scale = std::pow(10.0, static_cast<double>(given.integer("precision", 0)));
   const std::string method = given.get("method", Value::text("common")).printed();
-  if (method == "ceil") return std::ceil(*number * scale) / scale;
-  if (method == "floor") return std::floor(*number * scale) / scale;
+  if (method == "ceil" || method == "floor") {
+    const double scaled = *number * scale;
+    const double result = (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale;
+    if (!std::isfinite(result)) throw TemplateProblem("round has no finite result for " + operand.printed());
+    return result;
+  }
   if (method != "common") throw TemplateProblem("method must be common, ceil or floor");
   return rounded(operand, *number, given.integer("precision", 0));
 }
 
 Value filter_format(const Value& operand, const Arguments& arguments) {
+  if (!arguments.named.empty()) throw TemplateProblem("format with named arguments is not supported");
   return checked_text(percent_formatted(soft_text(operand), arguments.positional));
 }
 
-Value filter_safe(const Value& operand, const Arguments&) {
+Value filter_safe(const Value& operand) {
   return Value::markup(soft_text(operand));
 }
 
-Value filter_wordcount(const Value& operand, const Arguments&) {
+Value filter_wordcount(const Value& operand) {
   std::size_t count = 0;
   bool is_inside = false;
   for (const char32_t code : code_points(soft_text(operand))) {  // Jinja counts \w+
@@ -245,20 +259,20 @@ const FilterTable& text_filters() {
       {"trim", filter_trim},
       {"upper", filter_case<LetterCase::upper>},
       {"lower", filter_case<LetterCase::lower>},
-      {"title", filter_title},
+      {"title", without_arguments<filter_title>},
       {"capitalize", filter_case<LetterCase::capitalized>},
-      {"string", filter_string},
+      {"string", without_arguments<filter_string>},
       {"replace", filter_replace},
       {"indent", filter_indent},
       {"join", filter_join},
       {"tojson", filter_tojson},
       {"int", filter_int},
       {"float", filter_float},
-      {"abs", filter_abs},
+      {"abs", without_arguments<filter_abs>},
       {"round", filter_round},
       {"format", filter_format},
-      {"safe", filter_safe},
-      {"wordcount", filter_wordcount},
+      {"safe", without_arguments<filter_safe>},
+      {"wordcount", without_arguments<filter_wordcount>},
       {"center", filter_center},
   };
   return table;

@@ -20,7 +20,8 @@ Value text_strip(const Value& self, const Arguments& arguments) {
 }
 
 template <LetterCase wanted>
-Value text_case(const Value& self, const Arguments&) {
+Value text_case(const Value& self, const Arguments& arguments) {
+  const Parameters none(arguments, "the method", {});
   return checked_text(with_case(own_text(self), wanted));
 }
 
@@ -49,11 +50,13 @@ template <bool at_start>
 Value text_has_end(const Value& self, const Arguments& arguments) {
   const Parameters given(arguments, at_start ? "startswith" : "endswith", {"prefix", "start", "end"});
   const Value part = slice_of(self, given.get("start", None{}), given.get("end", None{}), None{});
+  const bool starts_behind = given.integer("start", 0) > static_cast<std::int64_t>(length_of(self));
   const Value& wanted = given.required("prefix");
   const Sequence* const several = wanted.as_sequence();
-  for (const Value& one : several != nullptr ? several->items : std::vector<Value>{wanted}) {
+  for (const Value& one : several != nullptr && several->is_tuple() ? several->items : std::vector<Value>{wanted}) {
     if (!one.is_text())
       throw TemplateProblem("startswith and endswith take str or a tuple of str, not " + std::string(one.type_name()));
+    if (starts_behind) continue;
     if (at_start ? own_text(part).starts_with(own_text(one)) : own_text(part).ends_with(own_text(one))) return true;
   }
   return false;
@@ -103,7 +106,8 @@ Value text_join(const Value& self, const Arguments& arguments) {
 }
 
 template <TextProperty property>
-Value text_is(const Value& self, const Arguments&) {
+Value text_is(const Value& self, const Arguments& arguments) {
+  const Parameters none(arguments, "the method", {});
   return has_property(own_text(self), property);
 }
 
@@ -163,6 +167,8 @@ Value text_format(const Value& self, const Arguments& arguments) {
     const char byte = text[at];
     if ((byte == '{' || byte == '}') && at + 1 < text.size() && text[at + 1] == byte) {
       out += text[at++];
+    } else if (byte == '}') {
+      throw TemplateProblem("Single '}' encountered in format string");
     } else if (byte == '{') {
       const std::size_t end = text.find('}', at);
       if (end == std::string::npos) throw TemplateProblem("Single '{' encountered in format string");

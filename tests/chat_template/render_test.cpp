@@ -105,6 +105,28 @@ TEST_CASE("a text gets the width that is asked for, or is refused", "[chat_templ
   }
 }
 
+TEST_CASE("numbers are rounded to any place, or refused", "[chat_template][regression]") {
+  CHECK(text_of("{{ true|round }} {{ 2.5|round(-400) }} {{ -2.5|round(-400) }} {{ (-1) ** 9223372036854775807 }}") ==
+        "1 0.0 -0.0 -1");
+  for (const std::string source : {"{{ 9223372036854775807|round(-1) }}", "{{ 9223372036854775807|round(-19) }}",
+                                   "{{ 2.5|round(400, 'ceil') }}", "{{ 2.5|round(none) }}"}) {
+    INFO(source);
+    CHECK(error_of(source).starts_with("chat.jinja:1:"));
+  }
+}
+
+TEST_CASE("arguments that Python refuses are refused", "[chat_template][regression]") {
+  CHECK(text_of("{{ 'abc'.startswith('', 9) }} {{ 'abc'.endswith(('x', 'c')) }}") == "False True");
+  for (const std::string source :
+       {"{{ 'a'|title(1) }}", "{{ 'a'|length(none) }}", "{{ [1]|last(2) }}", "{{ 'a'.upper(1) }}", "{{ {}.items(1) }}",
+        "{{ 'a'|replace('a', 'b', old='c') }}", "{{ 'a'.startswith(['a']) }}", "{{ 'a}b'.format() }}",
+        "{{ ['a']|sum(start='') }}", "{{ missing|dictsort }}", "{{ namespace(5) }}", "{{ '%s'|format(1, a=2) }}",
+        "{{ [1]|tojson(separators=[',']) }}", "{% macro f(a) %}{{ a }}{% endmacro %}{{ f(1, a=2) }}"}) {
+    INFO(source);
+    CHECK(error_of(source).starts_with("chat.jinja:1:"));
+  }
+}
+
 TEST_CASE("filters find members by name, as subscripts do", "[chat_template][regression]") {
   CHECK(text_of("{{ [namespace(a=1)]|map(attribute='a')|join }} {{ [{}]|selectattr('items')|list }}") == "1 [{}]");
 }
