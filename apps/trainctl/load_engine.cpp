@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <string_view>
+#include <system_error>
 
 #include "core/error.h"
 #include "machine/cpu.h"
@@ -38,6 +39,14 @@ void refuse_other_libtorch() {
   const std::string problem = machine::version_problem(*libtorch);
   if (problem.empty()) return;
   throw core::Error(problem).hint(machine::line_that_gets_release(*libtorch));
+}
+
+/// Refuses a working directory that is gone: oneMKL asks for it, and otherwise ends the program in its own words.
+void require_working_directory() {
+  std::error_code problem;
+  if (const fs::path directory = fs::current_path(problem); problem)
+    throw core::Error("cannot find the working directory, which may have been removed: " + problem.message())
+        .hint("change to a directory that is there, such as 'cd ~', and run the command again");
 }
 
 /// Makes OpenMP threads spin only briefly at barriers; by default they spin for milliseconds. If other processes need
@@ -76,6 +85,7 @@ void load_libtorch_named_by_environment() {
 
 void* load_engine() {
   refuse_unfit_cpu();
+  require_working_directory();
   refuse_other_libtorch();
   machine::require_address_space();
   spin_briefly_at_openmp_barriers();

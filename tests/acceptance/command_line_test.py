@@ -1,9 +1,10 @@
 """What a person meets at the command line: help, exit codes, errors that name the place, stopping and going on."""
 import json
 import signal
+import subprocess
 import unittest
 
-from trainctl_process import EXPERIMENT, InScratch, run, start, write_experiment
+from trainctl_process import EXPERIMENT, TRAINCTL, InScratch, run, start, write_experiment
 from waits import PATIENCE_S, num_records, wait_for
 
 TEN_MISTAKES = """\
@@ -38,6 +39,13 @@ class CommandLine(InScratch):
         self.assertIn("did you mean 'train'", result.stderr)
         self.assertEqual(run("train").returncode, 2)
         self.assertEqual(run("check", "--nonsense").returncode, 2)
+
+    def test_a_working_directory_that_was_removed_is_told(self):
+        config = write_experiment(self.root, EXPERIMENT)
+        command = ["bash", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "bash", TRAINCTL, "train", str(config), "--run-dir", str(self.root / "run")]
+        result = subprocess.run(command, capture_output=True, text=True, cwd=self.root, timeout=PATIENCE_S)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"\Atrainctl: cannot find the working directory[^\n]*\n  try: [^\n]+\n\Z")
 
     def test_an_option_that_is_a_key_is_answered_with_its_set(self):
         for typed, advice in ((["--epochs", "3"], "--set train.epochs=3"), (["--batch-size=8"], "--set dataset.batch_size=8"), (["--lr"], "--set optimizer.lr=VALUE")):
