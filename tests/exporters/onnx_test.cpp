@@ -214,5 +214,36 @@ TEST_CASE("nodes that would divide by zero, or leave the range of integers, end 
   CHECK_THROWS_WITH(run({node("Resize", {"nothing", "", "", "size"}, "out")}), Catch::Contains("(Resize)"));
 }
 
+TEST_CASE("nodes whose results multiply are refused at a size, before they take the memory",
+          "[exporters][regression]") {
+  const TemporaryDirectory scratch;
+  using Integers = std::vector<std::int64_t>;
+  const Integers wide = {1 << 20, 1 << 10}, column = {1 << 20, 1}, row = {1, 1 << 20}, many = {1 << 22};
+  const auto stored = [](const std::string& name, const Integers& numbers) {
+    return onnx::Tensor{
+        .name = name,
+        .dims = {static_cast<std::int64_t>(numbers.size())},
+        .data_type = onnx::kInt64,
+        .raw_data = std::string_view(reinterpret_cast<const char*>(numbers.data()), 8 * numbers.size())};
+  };
+  const auto refused = [&](const std::string& type, const std::vector<std::string>& inputs) {
+    onnx::Model model{.ir_version = 8, .opsets = {{.domain = "", .version = 17}}};
+    model.graph.initializers = {stored("wide_size", wide), stored("column_size", column), stored("row_size", row),
+                                stored("many_size", many),
+                                onnx::Tensor{.name = "one", .dims = {1}, .data_type = onnx::kUint8, .raw_data = "\1"}};
+    for (const std::string name : {"wide", "column", "row", "many"})  // views of one number, which take no memory
+      model.graph.nodes.push_back(
+          {.name = name, .op_type = "Expand", .inputs = {"one", name + "_size"}, .outputs = {name}});
+    model.graph.nodes.push_back({.name = "it", .op_type = type, .inputs = inputs, .outputs = {"out"}});
+    model.graph.outputs = {{.name = "out"}};
+    const OnnxFile file(scratch.write("many.onnx", onnx::encode(model)));
+    CHECK_THROWS_WITH(file.run({}), Catch::Contains("(" + type + ")") && Catch::Contains("impossible size"));
+  };
+  refused("Concat", {"wide", "wide", "wide"});
+  refused("Gather", {"wide", "many"});
+  refused("Add", {"column", "row"});
+  refused("Equal", {"column", "row"});
+}
+
 }  // namespace
 }  // namespace trainctl::exporters

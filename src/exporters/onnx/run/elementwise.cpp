@@ -1,4 +1,5 @@
 // Operators that work element by element, or sum elements up.
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
 #include <ATen/ops/elu.h>
@@ -30,8 +31,10 @@ OnnxValues unary(const OnnxCall& call) {
   return {(call.input(0).*Function)()};
 }
 
-/// Throws unless both sides have one type, as ONNX requires; LibTorch would find a common one.
-void check_types(const OnnxCall& call) {
+/// Throws unless both sides have one type, as ONNX requires, and their result a possible size. LibTorch would find a
+/// common type.
+void check_operands(const OnnxCall& call) {
+  check_size(at::infer_size(call.input(0).sizes(), call.input(1).sizes()));
   if (call.input(0).scalar_type() != call.input(1).scalar_type())
     throw core::Error(std::string("inputs: different types, got ") + c10::toString(call.input(0).scalar_type()) +
                       " and " + c10::toString(call.input(1).scalar_type()) + "; expected one type");
@@ -39,23 +42,23 @@ void check_types(const OnnxCall& call) {
 
 template <at::Tensor (at::Tensor::*Function)(const at::Tensor&) const>
 OnnxValues binary(const OnnxCall& call) {
-  check_types(call);
+  check_operands(call);
   return {(call.input(0).*Function)(call.input(1))};
 }
 
 OnnxValues add(const OnnxCall& call) {
-  check_types(call);
+  check_operands(call);
   return {call.input(0).add(call.input(1))};
 }
 
 OnnxValues sub(const OnnxCall& call) {
-  check_types(call);
+  check_operands(call);
   return {call.input(0).sub(call.input(1))};
 }
 
 /// Divides; integers as C does.
 OnnxValues div(const OnnxCall& call) {
-  check_types(call);
+  check_operands(call);
   const at::Tensor& divisor = call.input(1);
   if (call.input(0).is_floating_point()) return {call.input(0).div(divisor)};
   // The least integer divided by -1 is out of range, and the CPU ends the program by a signal.
@@ -66,7 +69,7 @@ OnnxValues div(const OnnxCall& call) {
 
 /// Returns integers' remainder with the sign of the divisor.
 OnnxValues mod(const OnnxCall& call) {
-  check_types(call);
+  check_operands(call);
   if (call.attribute("fmod", std::int64_t{0}) != 0) throw core::Error("fmod: expected 0, got 1");
   return {at::remainder(call.input(0), call.input(1))};
 }

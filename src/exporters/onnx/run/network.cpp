@@ -90,13 +90,14 @@ OnnxValues squeeze(const OnnxCall& call) {
 OnnxValues gather(const OnnxCall& call) {
   const at::Tensor& data = call.input(0);
   const std::int64_t axis = axis_of(call.attribute("axis", std::int64_t{0}), data.dim());
-  const at::Tensor given = call.input(1).to(at::kLong);
-  const at::Tensor indices = given.add(given.lt(0).to(at::kLong).mul(data.size(axis)));
-  const at::Tensor rows = data.index_select(axis, indices.flatten());
+  const at::IntArrayRef places = call.input(1).sizes();
   Ints sizes = data.sizes().vec();
   sizes.erase(sizes.begin() + axis);
-  sizes.insert(sizes.begin() + axis, indices.sizes().begin(), indices.sizes().end());
-  return {rows.reshape(sizes)};
+  sizes.insert(sizes.begin() + axis, places.begin(), places.end());
+  check_size(sizes);
+  const at::Tensor given = call.input(1).to(at::kLong);
+  const at::Tensor indices = given.add(given.lt(0).to(at::kLong).mul(data.size(axis)));
+  return {data.index_select(axis, indices.flatten()).reshape(sizes)};
 }
 
 OnnxValues gather_elements(const OnnxCall& call) {
@@ -148,7 +149,9 @@ OnnxValues expand(const OnnxCall& call) {
 
 OnnxValues concat(const OnnxCall& call) {
   OnnxValues parts;
-  for (std::size_t i = 0; i < call.num_inputs(); ++i) parts.push_back(call.input(i));
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < call.num_inputs(); ++i) count += parts.emplace_back(call.input(i)).numel();
+  check_size({count});
   return {at::cat(parts, call.attribute("axis", std::int64_t{0}))};
 }
 
