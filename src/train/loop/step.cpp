@@ -25,12 +25,65 @@
 #include "runtime/random.h"
 #include "runtime/sample_randomness.h"
 #include "runtime/span.h"
-#include "train/loop/buffer_snapshot.h"
-#include "train/loop/gradient_factor.h"
 #include "train/loop/own_tokens.h"
 
 namespace trainctl::train {
 namespace {
+
+/// A copy of the model's buffers, so that a skipped update leaves no trace in BatchNorm's running statistics.
+class BufferSnapshot {
+ public:
+  enum class Keep { nothing, buffers };
+
+  BufferSnapshot(model::Model& model, Keep keep) {
+    if (keep == Keep::nothing) return;
+    buffers_ = model::named_buffers(model);
+    copies_.reserve(buffers_.size());
+    for (const model::NamedTensor& buffer : buffers_) copies_.push_back(buffer.tensor.clone());
+  }
+
+  /// Restores the buffers if `skipped` (float [1]) is 1. The device decides.
+  void restore_if(const at::Tensor& skipped) const {
+    if (buffers_.empty()) return;
+    const at::NoGradGuard no_grad;
+    const at::Tensor put_back = skipped.reshape({}).to(at::kBool);
+    for (std::size_t i = 0; i < buffers_.size(); ++i)
+      buffers_[i].tensor.copy_(at::where(put_back.to(copies_[i].device()), copies_[i], buffers_[i].tensor));
+  }
+
+ private:
+  std::vector<model::NamedTensor> buffers_;
+  std::vector<at::Tensor> copies_;
+};
+
+/// What a step multiplies gradients by: at once, or by telling the update rule, which has them in hand anyway.
+class GradientFactor {
+ public:
+  enum class When { at_once, in_update };
+
+  GradientFactor(std::vector<at::Tensor> gradients, When when) : gradients_(std::move(gradients)), when_(when) {}
+
+  /// Multiplies by a floating-point [].
+  void multiply(const at::Tensor& by) {
+    if (when_ == When::at_once) {
+      if (by.is_cpu() && by.item<double>() == 1) return;
+      optimizer::scale(gradients_, by);
+    } else {
+      left_ = left_.defined() ? left_.mul(by.to(left_.device())) : by;
+    }
+  }
+  /// Returns what a norm of the gradients as they are would be with all factors: float [].
+  at::Tensor of_norm(const at::Tensor& norm) const {
+    return left_.defined() ? norm.mul(left_.to(norm.device())).to(norm.scalar_type()) : norm;
+  }
+  /// What is left for the update rule, a floating-point []; undefined: 1.
+  const at::Tensor& left() const { return left_; }
+
+ private:
+  std::vector<at::Tensor> gradients_;
+  When when_;
+  at::Tensor left_;
+};
 
 /// Returns whether BatchNorm takes its statistics of all ranks, also on a rank without samples.
 bool synchronizes_batch_norm(const experiment::Experiment& experiment) {
