@@ -1,6 +1,5 @@
 #include "runs/runs.h"
 
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <memory>

@@ -1,7 +1,5 @@
 #include "chat_template/filters.h"
 
-#include <array>
-#include <functional>
 #include <map>
 
 #include "chat_template/filter_tables.h"

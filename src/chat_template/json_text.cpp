@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <system_error>
 
 #include "chat_template/python_text.h"
 #include "chat_template/value.h"

@@ -1,7 +1,6 @@
 #include "cluster/rehearsed.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,6 @@
 #include "cluster/step.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "pipeline/schedule.h"
 

@@ -1,7 +1,5 @@
 #include "config/read.h"
 
-#include <utility>
-
 #include "config/read_scalar.h"
 #include "config/short_form.h"
 #include "core/text.h"
