@@ -44,7 +44,11 @@ Module module_of(const Branch& branch, const std::shared_ptr<torch::jit::Compila
   module.register_attribute("training", c10::BoolType::get(), false);
   for (const auto& [name, tensor, kind] : branch.tensors)
     module.register_parameter(name, tensor, kind == TensorKind::buffer);
-  for (const auto& [name, child] : branch.children) module.register_module(name, module_of(child, unit));
+  for (const auto& [name, child] : branch.children) {
+    std::string own = name;  // the factors of a layer_scale have their layer's name, and its levels begin with it
+    while (module.hasattr(own) || (own != name && branch.children.contains(own))) own += '_';
+    module.register_module(own, module_of(child, unit));
+  }
   return module;
 }
 

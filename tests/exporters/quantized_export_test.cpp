@@ -294,6 +294,18 @@ TEST_CASE("a first layer of floats takes images of any range in a graph, too", "
   CHECK(exporters::compare(*of.model, *written, {far}).absolute < 1.01 * step_of_output(*of.model));
 }
 
+TEST_CASE("factors that have their layer's name are exported beside the levels of their layer", "[exporters]") {
+  const at::NoGradGuard no_grad;
+  const TemporaryDirectory scratch;
+  const model::LayersConfig listed{.layers = {{layer_graph::Conv2dLayer{.channels = 8}},
+                                              {layer_graph::LayerScaleLayer{.init_value = 0.5}},
+                                              {layer_graph::GlobalAvgPoolLayer{}},
+                                              {layer_graph::LinearLayer{}, "1_"}}};
+  const Case scaled{"scaled", listed, kImages, recipe(quantization::QuantizationMethod::static_)};
+  const ExportedCase of = exported(scaled, scratch);
+  CHECK(write_samples(scaled, of, scratch) < kFewSteps);
+}
+
 TEST_CASE("an LSTM in eight bits is refused as a graph, with what to do", "[exporters]") {
   const at::NoGradGuard no_grad;
   const TemporaryDirectory scratch;
