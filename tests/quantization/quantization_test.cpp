@@ -224,6 +224,22 @@ TEST_CASE("every engine gives the same levels", "[quantization]") {
   }
 }
 
+TEST_CASE("every engine takes max pooling of one pixel", "[quantization]") {
+  using namespace layer_graph;  // NOLINT(google-build-using-namespace): a list of nothing else
+  const model::LayersConfig listed{.layers = {{Conv2dLayer{.channels = 8}},
+                                              {MaxPoolLayer{.kernel_size = 1, .stride = 2}},
+                                              {GlobalAvgPoolLayer{}},
+                                              {LinearLayer{}}}};
+  for (const auto backend : {QuantizationBackend::x86, QuantizationBackend::fbgemm, QuantizationBackend::onednn,
+                             QuantizationBackend::qnnpack}) {
+    INFO(config::name_of(backend));
+    QuantizationRecipe how = recipe(QuantizationMethod::static_);
+    how.backend = resolved(backend);
+    how.activation_bits = 7;
+    CHECK(quantized(*made(listed, kImages), how, some_images(4)).error < 0.12);
+  }
+}
+
 TEST_CASE("an operator that this LibTorch lacks is an error that names it", "[quantization]") {
   CHECK(find_operator("quantized::linear_prepack").schema().name() == "quantized::linear_prepack");
   CHECK_THROWS_WITH(find_operator("quantized::no_such_operator"),

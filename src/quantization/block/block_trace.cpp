@@ -133,6 +133,7 @@ class Reader {
         .shape = {
             .stride = pair(node, "stride"), .padding = pair(node, "padding"), .dilation = pair(node, "dilation")}};
     if (op.shape.stride.empty()) op.shape.stride = op.kernel;
+    if (op.kernel == std::vector<std::int64_t>{1, 1}) throw Unsupported{"max_pool2d of one pixel"};  // QNNPACK has none
     append(node, "self", std::move(op));
   }
 
