@@ -253,6 +253,9 @@ inline std::vector<RefusedKey> refused_keys(const nlohmann::json& written, const
   for (const char* key : {"layer_types", "no_rope_layers"})
     if (lacks_layers(key))
       refuse(key, "expected one for each of the layers, num_hidden_layers " + config["num_hidden_layers"].dump());
+  const nlohmann::json rotation = config.value("no_rope_layers", nlohmann::json::array());
+  if (std::any_of(rotation.begin(), rotation.end(), [](const auto& layer) { return !layer.is_number_integer(); }))
+    refuse("no_rope_layers", "expected 1, or 0 for a layer without rotary positions");
   const nlohmann::json types = config.value("layer_types", nlohmann::json::array());
   const auto names = [&](const char* one) { return std::find(types.begin(), types.end(), one) != types.end(); };
   const bool has_window =

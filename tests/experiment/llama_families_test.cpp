@@ -314,6 +314,8 @@ TEST_CASE("counts and lists of layers that no network can have are refused by th
   CHECK(refuses("smollm3", "no_rope_layer_interval", "0"));
   CHECK(refuses("smollm3", "no_rope_layers", "[]"));
   CHECK(refuses("smollm3", "no_rope_layers", "[1,0]"));
+  CHECK(failure(R"("model_type": "smollm3", "num_hidden_layers": 2, "no_rope_layers": [true, false])")
+            .find("no_rope_layers [true,false]: expected 1, or 0") != std::string::npos);
   CHECK(refuses("gemma2", "layer_types", "[]"));
   CHECK(refuses("gemma2", "layer_types", "[\"full_attention\"]"));
   // A number of layers that is too large is refused by itself, not as a number that the list lacks.

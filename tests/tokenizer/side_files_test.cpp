@@ -332,6 +332,7 @@ TEST_CASE("a token is special because of its role, or as the files say", "[token
   const std::string listed = R"({"added_tokens_decoder": {"13": {"content": "[ent]", "special": false}}, )";
   CHECK(shown({kWords, config((listed + R"("extra_special_tokens": ["[ent]"]})").c_str())}, 13) == "the [ent]");
   CHECK(shown({kWords, config((listed + R"("eos_token": "[ent]"})").c_str())}, 13) == "the");
+  CHECK(shown({kWords, config((listed + R"("image_token": "[ent]"})").c_str())}, 13) == "the");
 
   // A tokenizer.json that is read as it is keeps its special tokens; a class takes the flags of the files beside it.
   Json json = {{"added_tokens", {{{"id", 5}, {"content", "the"}, {"special", true}}}},
@@ -362,6 +363,8 @@ TEST_CASE("side files that contradict a vocabulary are refused with their place"
              Contains("added_tokens.json: '[ENT]'") && Contains("has id 18") && Contains("13"));
   CHECK_THAT(Files({kWords, {"tokenizer_config.json", decoder(8, {"[ENT]"})}}).refusal(),
              Contains("tokenizer_config.json: added_tokens_decoder"));
+  CHECK_THAT(Files({kWords, {"tokenizer_config.json", R"({"cls_token": null})"}}).refusal(),
+             Contains("vocab.txt needs a cls_token, and tokenizer_config.json says null"));
   CHECK_THAT(Files({kWords, {"tokenizer_config.json", R"({"tokenizer_class": "MPNetTokenizer"})"}}).refusal(),
              Contains("tokenizer_class is MPNetTokenizer"));
   CHECK_THAT(Files(byte_level({{"tokenizer_config.json", R"({"tokenizer_class": "CLIPTokenizer"})"}})).refusal(),

@@ -250,7 +250,7 @@ class Remaking {
 
  private:
   std::string content(const char* key, const std::string& usual) const {
-    return named_token(config_, key).value_or(usual);
+    return needed_token(config_, key, usual, path_);
   }
 
   [[noreturn]] void refuse(const std::string& what) const {

@@ -125,7 +125,7 @@ std::uint32_t id_with_role(const PipelineParts& parts, const std::string& conten
 /// Returns what the class puts around texts; null: nothing.
 std::unique_ptr<PostProcessor> tokens_around(const PipelineParts& parts, const ByteLevelClass& how,
                                              const fs::path& path, const Json& config) {
-  const auto content = [&](const char* key, const char* usual) { return named_token(config, key).value_or(usual); };
+  const auto content = [&](const char* key, const char* usual) { return needed_token(config, key, usual, path); };
   if (how.is_roberta) {
     const std::string begin = content("cls_token", "<s>");
     const std::string end = content("sep_token", "</s>");
@@ -157,7 +157,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(const fs::path& path) {
   const Json config = config_beside(path);
   constexpr std::array<std::string_view, 2> kRead = {"BertTokenizer", "PreTrainedTokenizer"};
   require_class(auto_tokenizer_class(path, config), kRead, path, "vocab.txt");
-  const auto content = [&](const char* key, const char* usual) { return named_token(config, key).value_or(usual); };
+  const auto content = [&](const char* key, const char* usual) { return needed_token(config, key, usual, path); };
   options.unknown = content("unk_token", "[UNK]");
   const std::string begin = content("cls_token", "[CLS]");
   const std::string end = content("sep_token", "[SEP]");

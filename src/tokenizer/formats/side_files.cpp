@@ -228,6 +228,14 @@ std::optional<std::string> named_token(const Json& config, const char* key) {
   return std::nullopt;
 }
 
+std::string needed_token(const Json& config, const char* key, const std::string& usual, const fs::path& path) {
+  // transformers goes on with a token of the name "None".
+  if (const auto found = config.find(key); found != config.end() && found->is_null())
+    throw core::Error(path.string() + " needs a " + key + ", and tokenizer_config.json says null")
+        .hint(std::string("remove ") + key + " from tokenizer_config.json to take " + usual);
+  return named_token(config, key).value_or(usual);
+}
+
 std::span<const UsualToken> usual_tokens_of(std::string_view tokenizer_class) {
   static constexpr UsualToken kGpt2[] = {
       {"bos_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"unk_token", "<|endoftext|>"}};
@@ -289,8 +297,10 @@ std::vector<SideToken> side_tokens_with_ids(const fs::path& path, const Json& co
 
 std::set<std::string> contents_with_roles(const Json& config, std::span<const UsualToken> usual) {
   std::set<std::string> contents;
-  for (const char* key : kNamedTokens)
-    if (auto name = named_token(config, key)) contents.insert(std::move(*name));
+  // A network has roles of its own, such as image_token.
+  for (const auto& [key, value] : config.items())
+    if (key.ends_with("_token"))
+      if (auto name = named_token(config, key.c_str())) contents.insert(std::move(*name));
   for (const UsualToken& one : usual)
     if (!config.contains(one.key)) contents.emplace(one.content);
   return contents;

@@ -63,6 +63,10 @@ void require_class(const std::string& found, std::span<const std::string_view> e
 
 /// Returns the content of a token that a configuration names, as a text or an object.
 std::optional<std::string> named_token(const Json& config, const char* key);
+/// Returns the content of a token with a role that the class can't do without; `usual` if the file has no such key.
+/// Throws core::Error if it is null.
+std::string needed_token(const Json& config, const char* key, const std::string& usual,
+                         const std::filesystem::path& path);
 
 /// Returns the contents of the tokens that have a role in the configuration, or else in their class.
 std::set<std::string> contents_with_roles(const Json& config, std::span<const UsualToken> usual);
