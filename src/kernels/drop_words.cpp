@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/philox.h"
+#include "kernels/device/philox.h"
 #include "kernels/vector_math.h"
 #include "machine/cpu.h"
 
@@ -32,7 +32,7 @@ void draw_block(std::uint64_t key, const Counters& from, std::uint32_t* words) {
     lanes[2][lane] = from.sample_low;
     lanes[3][lane] = from.sample_high;
   }
-  philox(lanes, key);
+  device::philox(lanes, key);
   for (std::size_t word = 0; word < 4; ++word) std::copy_n(lanes[word], kLanes, words + word * kLanes);
 }
 
@@ -55,13 +55,14 @@ __attribute__((target("avx2"))) inline __m256i all_of_256(std::uint32_t word) {
 __attribute__((target("avx512f"))) void draw_block_avx512(std::uint64_t key, const Counters& from,
                                                           std::uint32_t* words) {
   constexpr __mmask16 kOdd = 0xaaaa;
-  const __m512i multiplier0 = all_of_512(Philox::kMultiplier0), multiplier1 = all_of_512(Philox::kMultiplier1);
+  const __m512i multiplier0 = all_of_512(device::Philox::kMultiplier0),
+                multiplier1 = all_of_512(device::Philox::kMultiplier1);
   __m512i c0 =
       _mm512_add_epi32(all_of_512(from.first), _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
   __m512i c1 = all_of_512(from.row), c2 = all_of_512(from.sample_low), c3 = all_of_512(from.sample_high);
   auto key0 = static_cast<std::uint32_t>(key), key1 = static_cast<std::uint32_t>(key >> 32);
 #pragma GCC unroll 10
-  for (int round = 0; round < Philox::kRounds; ++round) {
+  for (int round = 0; round < device::Philox::kRounds; ++round) {
     const __m512i even0 = _mm512_mul_epu32(c0, multiplier0);
     const __m512i odd0 = _mm512_mul_epu32(_mm512_srli_epi64(c0, 32), multiplier0);
     const __m512i even1 = _mm512_mul_epu32(c2, multiplier1);
@@ -72,8 +73,8 @@ __attribute__((target("avx512f"))) void draw_block_avx512(std::uint64_t key, con
     c2 = _mm512_xor_si512(_mm512_xor_si512(high0, c3), all_of_512(key1));
     c1 = _mm512_mask_blend_epi32(kOdd, even1, _mm512_slli_epi64(odd1, 32));
     c3 = _mm512_mask_blend_epi32(kOdd, even0, _mm512_slli_epi64(odd0, 32));
-    key0 += Philox::kKeyStep0;
-    key1 += Philox::kKeyStep1;
+    key0 += device::Philox::kKeyStep0;
+    key1 += device::Philox::kKeyStep1;
   }
   _mm512_storeu_si512(words, c0);
   _mm512_storeu_si512(words + 16, c1);
@@ -84,12 +85,13 @@ __attribute__((target("avx512f"))) void draw_block_avx512(std::uint64_t key, con
 /// Half of a block.
 __attribute__((target("avx2"))) void draw_half_avx2(std::uint64_t key, const Counters& from, std::uint32_t* words) {
   constexpr int kOdd = 0xaa;
-  const __m256i multiplier0 = all_of_256(Philox::kMultiplier0), multiplier1 = all_of_256(Philox::kMultiplier1);
+  const __m256i multiplier0 = all_of_256(device::Philox::kMultiplier0),
+                multiplier1 = all_of_256(device::Philox::kMultiplier1);
   __m256i c0 = _mm256_add_epi32(all_of_256(from.first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   __m256i c1 = all_of_256(from.row), c2 = all_of_256(from.sample_low), c3 = all_of_256(from.sample_high);
   auto key0 = static_cast<std::uint32_t>(key), key1 = static_cast<std::uint32_t>(key >> 32);
 #pragma GCC unroll 10
-  for (int round = 0; round < Philox::kRounds; ++round) {
+  for (int round = 0; round < device::Philox::kRounds; ++round) {
     const __m256i even0 = _mm256_mul_epu32(c0, multiplier0);
     const __m256i odd0 = _mm256_mul_epu32(_mm256_srli_epi64(c0, 32), multiplier0);
     const __m256i even1 = _mm256_mul_epu32(c2, multiplier1);
@@ -100,8 +102,8 @@ __attribute__((target("avx2"))) void draw_half_avx2(std::uint64_t key, const Cou
     c2 = _mm256_xor_si256(_mm256_xor_si256(high0, c3), all_of_256(key1));
     c1 = _mm256_blend_epi32(even1, _mm256_slli_epi64(odd1, 32), kOdd);
     c3 = _mm256_blend_epi32(even0, _mm256_slli_epi64(odd0, 32), kOdd);
-    key0 += Philox::kKeyStep0;
-    key1 += Philox::kKeyStep1;
+    key0 += device::Philox::kKeyStep0;
+    key1 += device::Philox::kKeyStep1;
   }
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(words), c0);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(words + 16), c1);
@@ -137,7 +139,7 @@ void draw_words(std::uint64_t key, const WordPlace& place, std::int64_t first, s
                 .row = place.row,
                 .sample_low = static_cast<std::uint32_t>(place.sample),
                 .sample_high = static_cast<std::uint32_t>(place.sample >> 32)};
-  for (std::int64_t done = 0; done < count; done += kWordsPerBlock, from.first += kWordsPerBlock / 4)
+  for (std::int64_t done = 0; done < count; done += device::kWordsPerBlock, from.first += device::kWordsPerBlock / 4)
     draw(key, from, words + done);
 }
 

@@ -4,13 +4,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/device/philox.h"
 #include "kernels/vector_math.h"
 
 namespace trainctl::kernels {
-
-/// Element e of a row takes word (e % 64) / 16 of Philox's counter (e / 64) · 16 + e % 16. Vectors are thus stored in
-/// the order of their computation.
-constexpr std::int64_t kWordsPerBlock = 64;
 
 /// A row of a sample.
 struct WordPlace {
@@ -18,8 +15,8 @@ struct WordPlace {
   std::uint32_t row = 0;
 };
 
-/// Draws `words` for `count` elements of a row from `first`, a multiple of kWordsPerBlock. It draws whole blocks.
-/// Philox4x32-10 (kernels/philox.h); the same bits on all processors.
+/// Draws `words` for `count` elements of a row from `first`, a multiple of device::kWordsPerBlock. It draws whole
+/// blocks. Philox4x32-10 (kernels/device/philox.h); the same bits on all processors.
 void draw_words(std::uint64_t key, const WordPlace& place, std::int64_t first, std::int64_t count,
                 std::uint32_t* words);
 

@@ -8,14 +8,17 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 #include <ATen/record_function.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <mutex>
 
 #include "core/error.h"
+#include "kernels/cuda_grid.h"
+#include "kernels/device/operators.h"
+#include "kernels/device/philox.h"
 #include "kernels/drop_words.h"
-#include "kernels/philox.h"
 #include "runtime/fake_tensor.h"
 
 // The loop for doubles is compiled for several instruction sets, and optimized so that GCC vectorizes it. The loader
@@ -32,54 +35,40 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kCounters = kWordsPerBlock / 4;   // of a block
-constexpr std::int64_t kPiece = 8 * kWordsPerBlock;      // words drawn at a time
-constexpr std::int64_t kElementsPerChunk = 32 * kPiece;  // elements per task of a thread
+constexpr std::int64_t kPiece = 8 * device::kWordsPerBlock;  // words drawn at a time
+constexpr std::int64_t kElementsPerChunk = 32 * kPiece;      // elements per task of a thread
 
 /// Pattern of zeroed elements, as a function of their position.
 struct Pattern {
   double probability;
   runtime::SampleRandomness::Draw draw;
-  std::int64_t heads = 0;  // for attention weights: row h T + t is drawn as number
-                           // (first_query + t) all_heads + first_head + h, from element first_key on
+  std::int64_t heads = 0;  // of attention weights; see device::DropRows
   std::int64_t first_head = 0;
   std::int64_t all_heads = 0;
   std::int64_t first_query = 0;
   std::int64_t first_key = 0;
   runtime::ElementRuns runs{};  // for others: a row is a run
 
-  std::uint32_t threshold() const { return drop_threshold(probability); }
   double scale() const { return 1 / (1 - probability); }
 };
 
-/// View of a tensor [B, ...] as consecutive rows.
-struct Rows {
-  std::int64_t per_sample;
-  std::int64_t size;
-};
-Rows rows_of(const at::Tensor& input, const Pattern& pattern) {
-  const std::int64_t of_sample = input.numel() / input.size(0);
-  if (pattern.runs.length > 0) return {.per_sample = of_sample / pattern.runs.length, .size = pattern.runs.length};
-  if (pattern.heads == 0) return {.per_sample = 1, .size = of_sample};
-  return {.per_sample = input.size(1) * input.size(2), .size = input.size(3)};
-}
-struct Place {
-  std::uint64_t sample;
-  std::uint32_t row = 0;
-  std::int64_t element = 0;  // of the row's first
-};
-/// Returns where row `in_sample` of the sample begins.
-Place place_of(std::int64_t sample, std::int64_t in_sample, const Rows& rows, const Pattern& pattern) {
-  Place place{.sample = static_cast<std::uint64_t>(pattern.draw.first_sample + sample)};
-  if (pattern.heads > 0) {
-    const std::int64_t length = rows.per_sample / pattern.heads;
-    place.row = static_cast<std::uint32_t>((pattern.first_query + in_sample % length) * pattern.all_heads +
-                                           pattern.first_head + in_sample / length);
-    place.element = pattern.first_key;
-  } else if (pattern.runs.length > 0) {
-    place.element = pattern.runs.first + in_sample * pattern.runs.distance;
-  }
-  return place;
+/// Views a tensor [B, ...] as consecutive rows.
+device::DropRows rows_of(const at::Tensor& input, const Pattern& pattern) {
+  device::DropRows rows{.key = pattern.draw.key,
+                        .first_sample = pattern.draw.first_sample,
+                        .threshold = drop_threshold(pattern.probability),
+                        .heads = pattern.heads,
+                        .first_head = pattern.first_head,
+                        .all_heads = pattern.all_heads,
+                        .first_query = pattern.first_query,
+                        .first_key = pattern.first_key,
+                        .run_distance = pattern.runs.distance,
+                        .first_run = pattern.runs.first};
+  if (pattern.heads > 0) rows.per_sample = input.size(1) * input.size(2);
+  if (pattern.runs.length > 0) rows.per_sample = input.numel() / input.size(0) / pattern.runs.length;
+  rows.count = input.size(0) * rows.per_sample;
+  rows.size = input.numel() / rows.count;
+  return rows;
 }
 
 struct DropElements {
@@ -126,30 +115,28 @@ void drop(const std::uint32_t* words, std::uint32_t threshold, double scale, std
 
 template <class T>
 void drop_rows(const at::Tensor& input, const Pattern& pattern, at::Tensor& output) {
-  const Rows rows = rows_of(input, pattern);
+  const device::DropRows rows = rows_of(input, pattern);
   const std::int64_t chunks = (rows.size + kElementsPerChunk - 1) / kElementsPerChunk;  // per row
   const T* from = input.const_data_ptr<T>();
   T* to = output.mutable_data_ptr<T>();
-  const std::uint32_t threshold = pattern.threshold();
   const auto drop_chunks = [&](std::int64_t begin, std::int64_t end) {
     std::uint32_t words[kPiece + kMaxLanes] = {};
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i / chunks;
-      const Place place = place_of(row / rows.per_sample, row % rows.per_sample, rows, pattern);
+      const auto place = rows.place(row);
       const std::int64_t last = std::min((i % chunks + 1) * kElementsPerChunk, rows.size);
       for (std::int64_t first = i % chunks * kElementsPerChunk; first < last;) {
-        const std::int64_t skipped = (place.element + first) % kWordsPerBlock;
+        const std::int64_t skipped = (place.element + first) % device::kWordsPerBlock;
         const std::int64_t count = std::min(kPiece - skipped, last - first);
-        draw_words(pattern.draw.key, {place.sample, place.row}, place.element + first - skipped, skipped + count,
-                   words);
+        draw_words(rows.key, {place.sample, place.row}, place.element + first - skipped, skipped + count, words);
         const std::int64_t offset = row * rows.size + first;
-        drop(words + skipped, threshold, pattern.scale(), count, from + offset, to + offset);
+        drop(words + skipped, rows.threshold, pattern.scale(), count, from + offset, to + offset);
         first += count;
       }
     }
   };
   const std::int64_t grain = std::max<std::int64_t>(1, kElementsPerChunk / std::max<std::int64_t>(1, rows.size));
-  at::parallel_for(0, input.size(0) * rows.per_sample * chunks, grain, drop_chunks);
+  at::parallel_for(0, rows.count * chunks, grain, drop_chunks);
 }
 
 /// Returns the high half of products of 32-bit words in int64.
@@ -162,58 +149,57 @@ struct RowPlaces {
   at::Tensor row;
   at::Tensor element;
 };
-RowPlaces places_composed(const Rows& rows, const Pattern& pattern, const at::TensorOptions& ids) {
+RowPlaces places_composed(const device::DropRows& rows, const at::TensorOptions& ids) {
   const at::Tensor in_sample = at::arange(rows.per_sample, ids).view({1, -1, 1});
-  if (pattern.heads == 0)
-    return {.row = at::zeros_like(in_sample), .element = in_sample.mul(pattern.runs.distance).add(pattern.runs.first)};
-  const std::int64_t length = rows.per_sample / pattern.heads;
+  if (rows.heads == 0)
+    return {.row = at::zeros_like(in_sample), .element = in_sample.mul(rows.run_distance).add(rows.first_run)};
+  const std::int64_t length = rows.per_sample / rows.heads;
   return {.row = in_sample.remainder(length)
-                     .add(pattern.first_query)
-                     .mul(pattern.all_heads)
+                     .add(rows.first_query)
+                     .mul(rows.all_heads)
                      .add(in_sample.div(length, "floor"))
-                     .add(pattern.first_head),
-          .element = at::full_like(in_sample, pattern.first_key)};
+                     .add(rows.first_head),
+          .element = at::full_like(in_sample, rows.first_key)};
 }
 
 /// Returns the words of all elements: int64 [B, rows per sample, row size].
-at::Tensor words_composed(const Rows& rows, std::int64_t num_samples, const Pattern& pattern, at::Device device) {
+at::Tensor words_composed(const device::DropRows& rows, at::Device device) {
   const auto ids = at::TensorOptions(device).dtype(at::kLong);
-  const at::Tensor sample = at::arange(num_samples, ids).add(pattern.draw.first_sample).view({-1, 1, 1});
-  const RowPlaces places = places_composed(rows, pattern, ids);
-  // Rows that begin within a block have one block more.
-  const bool is_aligned = pattern.runs.length == 0 && pattern.first_key == 0;
-  const std::int64_t blocks = (rows.size + kWordsPerBlock - 1) / kWordsPerBlock + (is_aligned ? 0 : 1);
-  at::Tensor c0 = at::arange(blocks * kCounters, ids).view({1, 1, -1});
-  if (!is_aligned) c0 = c0.add(places.element.div(kWordsPerBlock, "floor").mul(kCounters));
+  const std::int64_t num_samples = rows.count / rows.per_sample;
+  const at::Tensor sample = at::arange(num_samples, ids).add(rows.first_sample).view({-1, 1, 1});
+  const RowPlaces places = places_composed(rows, ids);
+  at::Tensor c0 = at::arange(rows.blocks() * device::kCountersPerBlock, ids).view({1, 1, -1});
+  if (!rows.are_aligned())
+    c0 = c0.add(places.element.div(device::kWordsPerBlock, "floor").mul(device::kCountersPerBlock));
   at::Tensor c1 = places.row;
   at::Tensor c2 = sample.bitwise_and(0xffffffffLL);
   at::Tensor c3 = sample.bitwise_right_shift(32);
-  auto key0 = static_cast<std::uint32_t>(pattern.draw.key);
-  auto key1 = static_cast<std::uint32_t>(pattern.draw.key >> 32);
-  for (int round = 0; round < Philox::kRounds; ++round) {
-    const at::Tensor product0 = c0.mul(static_cast<std::int64_t>(Philox::kMultiplier0));
-    const at::Tensor product1 = c2.mul(static_cast<std::int64_t>(Philox::kMultiplier1));
+  auto key0 = static_cast<std::uint32_t>(rows.key);
+  auto key1 = static_cast<std::uint32_t>(rows.key >> 32);
+  for (int round = 0; round < device::Philox::kRounds; ++round) {
+    const at::Tensor product0 = c0.mul(static_cast<std::int64_t>(device::Philox::kMultiplier0));
+    const at::Tensor product1 = c2.mul(static_cast<std::int64_t>(device::Philox::kMultiplier1));
     c0 = high_half(product1).bitwise_xor(c1).bitwise_xor(static_cast<std::int64_t>(key0));
     c2 = high_half(product0).bitwise_xor(c3).bitwise_xor(static_cast<std::int64_t>(key1));
     c1 = product1.bitwise_and(0xffffffffLL);
     c3 = product0.bitwise_and(0xffffffffLL);
-    key0 += Philox::kKeyStep0;
-    key1 += Philox::kKeyStep1;
+    key0 += device::Philox::kKeyStep0;
+    key1 += device::Philox::kKeyStep1;
   }
-  const std::vector<std::int64_t> shape{num_samples, rows.per_sample, blocks, kCounters};
+  const std::vector<std::int64_t> shape{num_samples, rows.per_sample, rows.blocks(), device::kCountersPerBlock};
   const at::Tensor words = at::stack({c0.expand({num_samples, rows.per_sample, -1}).reshape(shape), c1.reshape(shape),
                                       c2.expand({num_samples, rows.per_sample, -1}).reshape(shape), c3.reshape(shape)},
                                      3)
                                .flatten(2);
-  if (is_aligned) return words.narrow(2, 0, rows.size);
-  const at::Tensor wanted = places.element.remainder(kWordsPerBlock).add(at::arange(rows.size, ids));
+  if (rows.are_aligned()) return words.narrow(2, 0, rows.size);
+  const at::Tensor wanted = places.element.remainder(device::kWordsPerBlock).add(at::arange(rows.size, ids));
   return words.gather(2, wanted.expand({num_samples, -1, -1}));
 }
 
 at::Tensor drop_composed(const at::Tensor& input, const Pattern& pattern) {
-  const Rows rows = rows_of(input, pattern);
-  const at::Tensor words = words_composed(rows, input.size(0), pattern, input.device());
-  const at::Tensor kept = words.ge(static_cast<std::int64_t>(pattern.threshold()));
+  const device::DropRows rows = rows_of(input, pattern);
+  const at::Tensor words = words_composed(rows, input.device());
+  const at::Tensor kept = words.ge(static_cast<std::int64_t>(rows.threshold));
   at::Tensor output = at::empty_like(input);  // in the input's memory format, like the words
   const at::Tensor flat = input.as_strided({input.numel()}, {1}).view(kept.sizes());
   output.as_strided({input.numel()}, {1})
@@ -227,9 +213,14 @@ at::Tensor dropped(const at::Tensor& input, const Pattern& pattern) {
   if (input.numel() == 0) return at::empty_like(input);
   const at::ScalarType dtype = input.scalar_type();
   const bool is_ours = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16 || dtype == at::kHalf;
-  if (!input.device().is_cpu() || !is_ours) return drop_composed(input, pattern);
+  const bool is_on_gpu = input.is_cuda() && device::has_kernels_for(input);
+  if (!is_on_gpu && (!input.is_cpu() || !is_ours)) return drop_composed(input, pattern);
+  if (runtime::is_fake(input)) return at::empty_like(input);
+  if (is_on_gpu) {
+    const c10::DeviceGuard guard(input.device());
+    return device::dropout(cuda_grid(), input, rows_of(input, pattern), pattern.scale());
+  }
   at::Tensor output = at::empty_like(input);
-  if (runtime::is_fake(input)) return output;
   if (dtype == at::kFloat) drop_rows<float>(input, pattern, output);
   if (dtype == at::kDouble) drop_rows<double>(input, pattern, output);
   if (dtype == at::kBFloat16) drop_rows<at::BFloat16>(input, pattern, output);

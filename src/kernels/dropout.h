@@ -38,7 +38,7 @@ at::Tensor drop_weights(const at::Tensor& weights, double probability, const run
 /// What dropout draws next: by SampleRandomness, or outside its scopes by the CPU's default generator.
 runtime::SampleRandomness::Draw next_draw();
 
-/// dropout() by LibTorch's operators, the same bits: for other devices than CPUs.
+/// dropout() by LibTorch's operators, which drops the same elements: for devices and types without a kernel.
 at::Tensor dropout_composed(const at::Tensor& input, double probability, const runtime::SampleRandomness::Draw& draw,
                             const runtime::ElementRuns& runs = {});
 

@@ -17,7 +17,12 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/philox.h"
+#include "kernels/cuda_grid.h"
+#include "kernels/device/emulated_grid.h"
+#include "kernels/device/operators.h"
+#include "kernels/device/philox.h"
+#include "kernels/drop_words.h"
+#include "support/gpu.h"
 
 namespace trainctl::kernels::dropout_test {
 namespace {
@@ -29,7 +34,7 @@ at::Tensor dropped_for(const at::Tensor& input, double probability, runtime::Sam
 
 std::array<std::uint32_t, 4> philox_of(std::array<std::uint32_t, 4> counter, std::uint64_t key) {
   std::uint32_t words[4][1] = {{counter[0]}, {counter[1]}, {counter[2]}, {counter[3]}};
-  philox(words, key);
+  device::philox(words, key);
   return {words[0][0], words[1][0], words[2][0], words[3][0]};
 }
 
@@ -181,6 +186,44 @@ TEST_CASE("LibTorch's operators drop the same elements", "[kernels]") {
     if (dtype != at::kBFloat16) CHECK(at::equal(actual, expected));  // which is rounded twice there
     CHECK_FALSE(at::equal(composed.eq(0), expected.eq(0)));
   }
+}
+
+void check_kernel(const device::Grid& grid, at::Device place) {
+  constexpr double kProbability = 0.25;
+  const runtime::SampleRandomness::Draw draw{.key = 0x123456789abcdef0, .first_sample = (std::int64_t{1} << 33) + 7};
+  const device::DropRows all{.key = draw.key, .first_sample = draw.first_sample, .threshold = drop_threshold(0.25)};
+  const auto dropped = [&](const at::Tensor& input, const device::DropRows& rows) {
+    return device::dropout(grid, input.to(place), rows, 1 / (1 - kProbability)).cpu();
+  };
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    device::DropRows rows = all;
+    const at::Tensor input = at::randn({3, 5, 301}).to(dtype);
+    rows.count = 3, rows.size = 5 * 301;
+    CHECK(at::equal(dropped(input, rows), dropout_composed(input.to(at::kFloat), kProbability, draw).to(dtype)));
+
+    const runtime::ElementRuns runs{.length = 43, .distance = 301, .first = 86};
+    const at::Tensor parts = at::randn({3, 5, 43}).to(dtype);
+    rows.count = 15, rows.per_sample = 5, rows.size = 43, rows.run_distance = 301, rows.first_run = 86;
+    CHECK(at::equal(dropped(parts, rows), dropout_composed(parts.to(at::kFloat), kProbability, draw, runs).to(dtype)));
+
+    const at::Tensor weights = at::randn({2, 3, 4, 70}).to(dtype);
+    const WeightPlace where{.heads = {.first = 2, .of = 7}, .first_query = 5, .first_key = 33};
+    rows = all;
+    rows.count = 24, rows.per_sample = 12, rows.size = 70;
+    rows.heads = 3, rows.first_head = 2, rows.all_heads = 7, rows.first_query = 5, rows.first_key = 33;
+    CHECK(at::equal(dropped(weights, rows), drop_weights(weights, kProbability, draw, where)));
+  }
+}
+
+TEST_CASE("the GPU's kernel, thread by thread, drops the same elements", "[kernels]") {
+  for (const std::int64_t blocks : {1, 3, 64}) check_kernel(device::EmulatedGrid(blocks), at::kCPU);
+}
+
+TEST_CASE("a GPU drops the same elements", "[kernels][gpu]") {
+  testing::need_gpu();
+  check_kernel(cuda_grid(), at::Device(at::kCUDA, 0));
+  const at::Tensor input = at::randn({3, 5, 301});
+  CHECK(at::equal(dropped_for(input.to(at::kCUDA), 0.5).cpu(), dropped_for(input, 0.5)));
 }
 
 TEST_CASE("the backward pass drops what the forward pass dropped, in any memory layout", "[kernels]") {

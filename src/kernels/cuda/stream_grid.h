@@ -15,6 +15,7 @@ class StreamGrid final : public device::Grid {
   void run(const device::AddNormBackwardArguments& given) const override;
   void run(const device::BiasGeluArguments& given) const override;
   void run(const device::SwigluArguments& given) const override;
+  void run(const device::DropoutArguments& given) const override;
   void run(const device::AdamArguments& given) const override;
   void run(const device::QuantizeArguments& given) const override;
 };

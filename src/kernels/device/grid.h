@@ -11,6 +11,7 @@ struct AddNormForwardArguments;
 struct AddNormBackwardArguments;
 struct BiasGeluArguments;
 struct SwigluArguments;
+struct DropoutArguments;
 
 class Grid {
  public:
@@ -22,6 +23,7 @@ class Grid {
   virtual void run(const AddNormBackwardArguments& given) const = 0;
   virtual void run(const BiasGeluArguments& given) const = 0;
   virtual void run(const SwigluArguments& given) const = 0;
+  virtual void run(const DropoutArguments& given) const = 0;
   virtual void run(const AdamArguments& given) const = 0;
   virtual void run(const QuantizeArguments& given) const = 0;
 };

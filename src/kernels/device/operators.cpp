@@ -188,6 +188,16 @@ std::tuple<at::Tensor, at::Tensor> swiglu_backward(const Grid& grid, const at::T
   return {of_gate, of_up};
 }
 
+at::Tensor dropout(const Grid& grid, const at::Tensor& input, const DropRows& rows, double scale) {
+  at::Tensor output = at::empty_like(input);
+  grid.run(DropoutArguments{.rows = rows,
+                            .type = element_of(input.scalar_type()),
+                            .scale = static_cast<float>(scale),
+                            .input = input.const_data_ptr(),
+                            .output = output.mutable_data_ptr()});
+  return output;
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor> quantize(const Grid& grid, const at::Tensor& input,
                                                         const at::Tensor& amax, at::ScalarType format) {
   const at::Tensor values = aligned(input);

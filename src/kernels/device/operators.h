@@ -10,6 +10,7 @@
 #include "kernels/device/activation.h"
 #include "kernels/device/adam.h"
 #include "kernels/device/add_norm.h"
+#include "kernels/device/dropout.h"
 #include "kernels/device/float8.h"
 #include "kernels/device/grid.h"
 
@@ -49,6 +50,9 @@ at::Tensor swiglu(const Grid& grid, const at::Tensor& gate, const at::Tensor& up
 /// Returns the gradients of gate and up.
 std::tuple<at::Tensor, at::Tensor> swiglu_backward(const Grid& grid, const at::Tensor& output_gradient,
                                                    const at::Tensor& gate, const at::Tensor& up);
+
+/// Zeroes elements of a tensor that is dense in memory, and multiplies the others by `scale`.
+at::Tensor dropout(const Grid& grid, const at::Tensor& input, const DropRows& rows, double scale);
 
 /// Returns the tensor [rows, columns], multiples of 4, in e4m3 or e5m2, its transpose, and 1 / scale. `amax` (float
 /// []): its largest magnitude.

@@ -4,6 +4,7 @@
 #include "kernels/device/activation.h"
 #include "kernels/device/adam.h"
 #include "kernels/device/add_norm.h"
+#include "kernels/device/dropout.h"
 #include "kernels/device/float8.h"
 #include "kernels/device/grid.h"
 
@@ -17,6 +18,7 @@ class EmulatedGrid final : public Grid {
   void run(const AddNormBackwardArguments& given) const override { emulate(given); }
   void run(const BiasGeluArguments& given) const override { emulate(given); }
   void run(const SwigluArguments& given) const override { emulate(given); }
+  void run(const DropoutArguments& given) const override { emulate(given); }
   void run(const AdamArguments& given) const override { emulate(given); }
   void run(const QuantizeArguments& given) const override { emulate(given); }
 

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace trainctl::kernels {
+#include "kernels/device/block.h"
+
+namespace trainctl::kernels::device {
 
 struct Philox {
   static constexpr std::uint32_t kMultiplier0 = 0xd2511f53;
@@ -15,9 +17,14 @@ struct Philox {
   static constexpr int kRounds = 10;
 };
 
+/// Element e of a row takes word (e % 64) / 16 of counter (e / 64) · 16 + e % 16. Vectors are thus stored in the order
+/// of their computation.
+constexpr std::int64_t kCountersPerBlock = 16;
+constexpr std::int64_t kWordsPerBlock = 4 * kCountersPerBlock;
+
 /// Turns counters, `words[0..3][lane]`, into random words in place, all lanes at once.
 template <std::size_t Lanes>
-[[gnu::always_inline]] constexpr void philox(std::uint32_t (&words)[4][Lanes], std::uint64_t key) {
+[[gnu::always_inline]] TRAINCTL_DEVICE constexpr void philox(std::uint32_t (&words)[4][Lanes], std::uint64_t key) {
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < Philox::kRounds; ++round) {
@@ -34,4 +41,4 @@ template <std::size_t Lanes>
   }
 }
 
-}  // namespace trainctl::kernels
+}  // namespace trainctl::kernels::device
