@@ -257,14 +257,14 @@ class Llama final : public Model {
   SequenceContext context(const ModelInput& input) const override {
     SequenceContext context = make_context(input, Causality::causal);
     const SequenceLengths lengths = lengths_of(input);
-    const RopeTables tables = rope_tables(config_, context.positions, lengths);
+    const RopeTables tables = rope_tables(config_, context.positions, lengths, frequencies_);
     context.rope_cosine = tables.cosine;
     context.rope_sine = tables.sine;
     if (config_.rope_local_theta) {
       LlamaConfig local = config_;
       local.rope_theta = *config_.rope_local_theta;
       local.rope_scaling = PlainRopeConfig{};
-      const RopeTables near = rope_tables(local, context.positions, lengths);
+      const RopeTables near = rope_tables(local, context.positions, lengths, frequencies_);
       context.local_rope_cosine = near.cosine;
       context.local_rope_sine = near.sine;
     }
@@ -295,6 +295,7 @@ class Llama final : public Model {
   }
 
   LlamaConfig config_;
+  mutable RopeFrequencies frequencies_;
   double flops_ = 0;
 };
 

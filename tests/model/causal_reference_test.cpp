@@ -173,14 +173,25 @@ TEST_CASE("rotary frequencies follow each document's length, as transformers has
   documents.narrow(1, 6, 18).fill_(1);
   const at::Tensor positions = at::cat({at::arange(6), at::arange(18)}).unsqueeze(0);
   for (const Expected& expected : cases) {
-    const RopeTables tables =
-        rope_tables(expected.config, positions, {.longest = 24, .by_token = lengths_of_documents(documents)});
+    RopeFrequencies frequencies;
+    const RopeTables tables = rope_tables(expected.config, positions,
+                                          {.longest = 24, .by_token = lengths_of_documents(documents)}, frequencies);
     const auto at_token = [&](std::int64_t token) {
       return at::cat({tables.cosine.select(1, token), tables.sine.select(1, token)}, -1).flatten();
     };
     CHECK(testing::largest(at_token(5).sub(at::tensor(expected.of_short))) <= 1e-6);
     CHECK(testing::largest(at_token(11).sub(at::tensor(expected.of_long))) <= 1e-6);
   }
+}
+
+TEST_CASE("rotary frequencies are copied to a device once", "[model]") {
+  RopeFrequencies frequencies;
+  const at::Tensor first = frequencies.on(at::kCPU, {1, 0.5});
+  CHECK(first.is_same(frequencies.on(at::kCPU, {1, 0.5})));
+  CHECK(frequencies.on(at::kCPU, {1, 0.25}).equal(at::tensor({1.0F, 0.25F})));
+  for (const double other : {0.1, 0.2, 0.3}) frequencies.on(at::kCPU, {1, other});
+  CHECK_FALSE(first.is_same(frequencies.on(at::kCPU, {1, 0.5})));
+  CHECK(first.equal(frequencies.on(at::kCPU, {1, 0.5})));
 }
 
 TEST_CASE("documents in a row, and Phi-3's cache, don't change networks whose frequencies follow the length",

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::model {
 namespace {
@@ -114,14 +115,6 @@ ScaledRope scaled_rope(const LlamaConfig& config, std::int64_t longest) {
   return {.frequencies = std::move(rope.frequencies), .attention_factor = rope.attention_factor};
 }
 
-/// Returns float [d/2].
-at::Tensor constant(const std::vector<double>& values, c10::Device device) {
-  // A trace would record how the constant is made, without its values.
-  const at::tracer::impl::NoTracerDispatchMode untraced;
-  const std::vector<float> floats(values.begin(), values.end());
-  return at::tensor(floats).to(device);
-}
-
 /// Returns what scale() computes for DynamicRopeConfig, for each token: int64 [B, T] -> float [B, T, d/2].
 at::Tensor dynamic_frequencies(const LlamaConfig& config, const at::Tensor& lengths) {
   const auto trained = static_cast<double>(config.max_position_embeddings);
@@ -145,23 +138,35 @@ std::int64_t rope_version(const LlamaConfig& config, std::int64_t length) {
   return 0;
 }
 
-RopeTables rope_tables(const LlamaConfig& config, const at::Tensor& positions, const SequenceLengths& lengths) {
+at::Tensor RopeFrequencies::on(c10::Device device, const std::vector<double>& values) {
+  // A trace would record how the constant is made, without its values.
+  const at::tracer::impl::NoTracerDispatchMode untraced;
+  const auto copy = [&] { return at::tensor(std::vector<float>(values.begin(), values.end())).to(device); };
+  if (runtime::FakeTensorScope::is_active()) return copy();
+  for (const Kept& one : kept_)
+    if (one.tensor.device() == device && one.values == values) return one.tensor;
+  if (kept_.size() == kMost) kept_.erase(kept_.begin());
+  return kept_.emplace_back(Kept{.values = values, .tensor = copy()}).tensor;
+}
+
+RopeTables rope_tables(const LlamaConfig& config, const at::Tensor& positions, const SequenceLengths& lengths,
+                       RopeFrequencies& frequencies) {
   const at::Tensor places = positions.unsqueeze(-1).to(at::kFloat);
   const ScaledRope usual = scaled_rope(config, lengths.longest);
   const bool depends = lengths.by_token.defined() && rope_version(config, lengths.longest) != 0;
-  at::Tensor frequencies = constant(usual.frequencies, positions.device());
+  at::Tensor by_token = frequencies.on(positions.device(), usual.frequencies);
   // Each sequence of a row has the frequencies of its own length, as if it were alone. The factor of attention is the
   // same for all lengths.
   if (depends && config.rope_scaling.get_if<LongRopeConfig>() != nullptr) {
     const at::Tensor is_long =
         lengths.by_token.gt(config.rope_scaling.get_if<LongRopeConfig>()->original_max_position_embeddings);
-    frequencies =
-        at::where(is_long.unsqueeze(-1), frequencies, constant(scaled_rope(config, 1).frequencies, positions.device()));
+    by_token = at::where(is_long.unsqueeze(-1), by_token,
+                         frequencies.on(positions.device(), scaled_rope(config, 1).frequencies));
   } else if (depends) {
-    frequencies = dynamic_frequencies(config, lengths.by_token);
+    by_token = dynamic_frequencies(config, lengths.by_token);
   }
   // Angles are in float, as in the models' training.
-  const at::Tensor angles = places.mul(frequencies);
+  const at::Tensor angles = places.mul(by_token);
   return {.cosine = angles.cos().mul_(usual.attention_factor), .sine = angles.sin().mul_(usual.attention_factor)};
 }
 
