@@ -1,6 +1,6 @@
 #include "activation_checkpointing/packed_tensor.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/StreamGuard.h>
@@ -30,7 +30,7 @@ c10::Event copy_beside(const at::Tensor& from, at::Tensor& to) {
 }
 
 at::Tensor rounded(const at::Tensor& tensor) {
-  return at::empty(tensor.sizes(), tensor.options().dtype(at::kBFloat16)).copy_(tensor);
+  return at::empty_like(tensor, tensor.options().dtype(at::kBFloat16)).copy_(tensor);
 }
 
 bool shares_elements(const at::Tensor& tensor) {
@@ -67,7 +67,8 @@ PackedTensor::PackedTensor(const at::Tensor& tensor, ActivationOffload offload, 
     is_packed_ = true;
   }
   if (offload == ActivationOffload::cpu && !tensor.device().is_cpu()) {
-    at::Tensor host = at::empty(stored_.sizes(), stored_.options().device(at::kCPU).pinned_memory(true));
+    // In the tensor's own order: another one would be made on the device first.
+    at::Tensor host = at::empty_like(stored_, stored_.options().device(at::kCPU).pinned_memory(true));
     copied_ = copy_beside(stored_, host);
     stored_ = host;
     is_packed_ = true;

@@ -44,10 +44,12 @@ at::Tensor sum_of_repeated_heads(const at::Tensor& gradient, const at::Tensor& h
   return gradient.unflatten(1, {num_heads, gradient.size(1) / num_heads}).sum(2);
 }
 
-/// Returns the mask as what is added to scores.
-std::optional<at::Tensor> additive(const BlockWeights& weights, const at::TensorOptions& options) {
-  if (!weights.mask.defined()) return std::nullopt;
-  return at::zeros(weights.mask.sizes(), options).masked_fill_(weights.mask.logical_not(), kHidden);
+/// Returns the mask as what is added to the scores of `q`: [B, H, T, S]. CUDA's kernel doesn't broadcast.
+std::optional<at::Tensor> additive(const BlockWeights& weights, const at::Tensor& q) {
+  const at::Tensor& mask = weights.mask;
+  if (!mask.defined()) return std::nullopt;
+  const at::Tensor added = at::zeros(mask.sizes(), q.options()).masked_fill_(mask.logical_not(), kHidden);
+  return added.expand({q.size(0), q.size(1), mask.size(-2), mask.size(-1)});
 }
 
 at::Tensor scores_of(const at::Tensor& q, const at::Tensor& keys, const BlockWeights& weights) {
@@ -95,7 +97,7 @@ struct Operands {
       : keys(repeat_heads(k, q.size(1))),
         values(repeat_heads(v, q.size(1))),
         way(way_for(q, k, weights)),
-        mask(way == Way::single_operators ? std::nullopt : additive(weights, q.options())) {}
+        mask(way == Way::single_operators ? std::nullopt : additive(weights, q)) {}
 };
 
 }  // namespace

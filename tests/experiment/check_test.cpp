@@ -287,6 +287,7 @@ TEST_CASE("a recorded step asks no host and repeats its numbers", "[experiment]"
         std::string::npos);
   CHECK(with("profiler: {start_step: 5}\n").find("shows a profile no operators") != std::string::npos);
   CHECK(with("activation_checkpointing: {offload: cpu}\n").find("come back from the host") != std::string::npos);
+  CHECK(with("activation_checkpointing: full\n").find("the generator's state") != std::string::npos);
   CHECK(with("quantization: qat\n").find("ranges that the host counts steps for") != std::string::npos);
 }
 

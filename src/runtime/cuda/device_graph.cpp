@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include <exception>
+#include <memory>
 
 #include "runtime/cuda/plugin.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 class CudaGraph final : public DeviceGraph {
  public:
-  explicit CudaGraph(c10::DeviceIndex device) : device_(device) {}
+  explicit CudaGraph(c10::DeviceIndex device) : device_(device), graph_(std::make_unique<at::cuda::CUDAGraph>()) {}
 
   void record(const std::function<void()>& work) override {
     const c10::cuda::CUDAGuard on_device(device_);
@@ -24,28 +25,29 @@ class CudaGraph final : public DeviceGraph {
     {
       const c10::cuda::CUDAStreamGuard on_stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_));
       // Other threads go on with page-locked memory and events meanwhile, which is forbidden to this one alone.
-      graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+      graph_->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
       try {
         work();
       } catch (...) {
         const std::exception_ptr why = std::current_exception();
         try {
-          graph_.capture_end();
+          graph_->capture_end();
         } catch (const c10::Error&) {
-          // The capture is void already; `why` tells.
+          // The capture is void already; `why` tells. The allocators go on asking this graph, which must stay.
+          static_cast<void>(graph_.release());
         }
         std::rethrow_exception(why);
       }
-      graph_.capture_end();
+      graph_->capture_end();
     }
     replay();
   }
 
-  void replay() override { graph_.replay(); }
+  void replay() override { graph_->replay(); }
 
  private:
   c10::DeviceIndex device_;
-  at::cuda::CUDAGraph graph_;
+  std::unique_ptr<at::cuda::CUDAGraph> graph_;
 };
 
 }  // namespace
