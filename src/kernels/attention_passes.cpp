@@ -93,7 +93,8 @@ class RowsOfDrops {
   RowDrops operator()(std::int64_t b, std::int64_t h, std::int64_t query, std::int64_t width) {
     const WeightDrops& drops = in_.drops;
     if (drops.probability == 0) return {};
-    words_.resize(static_cast<std::size_t>((width + kWordsPerBlock - 1) / kWordsPerBlock * kWordsPerBlock));
+    words_.resize(static_cast<std::size_t>((width + device::kWordsPerBlock - 1) / device::kWordsPerBlock *
+                                           device::kWordsPerBlock));
     const std::int64_t all_heads = drops.heads.of == 0 ? in_.heads : drops.heads.of;
     draw_words(drops.draw.key,
                {.sample = static_cast<std::uint64_t>(drops.draw.first_sample + b),
