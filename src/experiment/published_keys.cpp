@@ -226,6 +226,7 @@ void take_keys(Of<model::LlamaConfig>, Keys& keys) {
   take("intermediate_size", "intermediate_size");
   take("max_position_embeddings", "max_position_embeddings");
   take("vocab_size", "vocab_size");
+  take("pad_token_id", "pad_token_id");
   take("rms_norm_epsilon", "rms_norm_eps");
   take("tie_embeddings", "tie_word_embeddings");
   take("attention_dropout", "attention_dropout");

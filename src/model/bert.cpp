@@ -243,9 +243,7 @@ class Bert final : public Model {
   Bert(const BertConfig& config, const InputSpec& input) {
     const std::int64_t length = sequence_length(input, BertConfig::kind, config.longest());
     const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
-    if (config.pad_token_id.value_or(0) >= vocab_size)
-      throw core::Error("model.pad_token_id is " + std::to_string(*config.pad_token_id) + ", but the vocabulary has " +
-                        std::to_string(vocab_size) + " tokens");
+    check_padding(config.pad_token_id, vocab_size);
     auto& embeddings = child<BertEmbeddings>("bert.embeddings", config, vocab_size);
     add_block("bert.embeddings", embeddings);
     double per_token =

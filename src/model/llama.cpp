@@ -182,7 +182,7 @@ class DecoderLayer final : public SequenceLayer {
 class LlamaEmbeddings final : public UnaryLayer {
  public:
   LlamaEmbeddings(const LlamaConfig& config, std::int64_t vocab_size)
-      : tokens_(child<Embedding>("", vocab_size, config.hidden_size, kLlamaInit)),
+      : tokens_(child<Embedding>("", vocab_size, config.hidden_size, kLlamaInit, config.pad_token_id)),
         scale_(config.scale_embeddings ? std::sqrt(static_cast<double>(config.hidden_size)) : 1) {}
 
   at::Tensor compute(const at::Tensor& ids) override {
@@ -232,6 +232,7 @@ class Llama final : public Model {
   Llama(const LlamaConfig& config, const InputSpec& input) : config_(config) {
     const std::int64_t length = sequence_length(input, LlamaConfig::kind, longest_sequence(config));
     const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
+    check_padding(config.pad_token_id, vocab_size);
     auto& embeddings = child<LlamaEmbeddings>("model.embed_tokens", config, vocab_size);
     add_block("model.embed_tokens", embeddings);
     double per_token = 0;

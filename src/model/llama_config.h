@@ -38,6 +38,7 @@ struct LlamaConfig {
   config::AutoOr<std::int64_t> intermediate_size;
   std::int64_t max_position_embeddings = 2048;
   config::AutoOr<std::int64_t> vocab_size;
+  std::optional<std::int64_t> pad_token_id{};
   double rope_theta = 10000;
   RopeScalingConfig rope_scaling;
   double rms_norm_epsilon = 1e-6;
@@ -95,6 +96,10 @@ struct LlamaConfig {
             config::at_least(1)),
         field<&C::max_position_embeddings>("The longest sequence.", config::at_least(1)),
         field<&C::vocab_size>("Token embeddings; `auto` takes the dataset's.", config::at_least(1)),
+        field<&C::pad_token_id>(
+            "Token id whose embedding starts at zero and isn't trained as an input, as transformers' "
+            "padding; null: each token's is.",
+            config::at_least(0)),
         field<&C::rope_theta>("Base wavelength of the rotary positions.", config::positive),
         field<&C::rope_scaling>("How rotary positions reach beyond the pretraining's length."),
         field<&C::rms_norm_epsilon>("Epsilon of every RMSNorm.", config::positive),

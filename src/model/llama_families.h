@@ -49,6 +49,7 @@ struct LlamaFamily {
   std::int64_t query_pre_attn_scalar = 0;
   double attn_logit_softcapping = 0;
   double final_logit_softcapping = 0;
+  std::optional<std::int64_t> pad_token_id{};
 };
 
 /// In the order in which an export looks for a family that has all features of a network.
@@ -96,7 +97,8 @@ inline constexpr std::array kLlamaFamilies = {LlamaFamily{.type = "llama",
                                                           .max_position_embeddings = 32768,
                                                           .rope_theta = 2000000,
                                                           .tied = true,
-                                                          .num_key_value_heads = 4},
+                                                          .num_key_value_heads = 4,
+                                                          .pad_token_id = 128004},
                                               LlamaFamily{.type = "gemma",
                                                           .architecture = "GemmaForCausalLM",
                                                           .attention_bias = Feature::optional,
@@ -104,7 +106,8 @@ inline constexpr std::array kLlamaFamilies = {LlamaFamily{.type = "llama",
                                                           .max_position_embeddings = 8192,
                                                           .tied = true,
                                                           .head_dim = 256,
-                                                          .num_key_value_heads = 16},
+                                                          .num_key_value_heads = 16,
+                                                          .pad_token_id = 0},
                                               LlamaFamily{.type = "gemma2",
                                                           .architecture = "Gemma2ForCausalLM",
                                                           .activation_key = "hidden_activation",
@@ -122,7 +125,8 @@ inline constexpr std::array kLlamaFamilies = {LlamaFamily{.type = "llama",
                                                           .sliding_window = 4096,
                                                           .query_pre_attn_scalar = 256,
                                                           .attn_logit_softcapping = 50,
-                                                          .final_logit_softcapping = 30},
+                                                          .final_logit_softcapping = 30,
+                                                          .pad_token_id = 0},
                                               LlamaFamily{.type = "gemma3_text",
                                                           .architecture = "Gemma3ForCausalLM",
                                                           .activation_key = "hidden_activation",
@@ -140,13 +144,15 @@ inline constexpr std::array kLlamaFamilies = {LlamaFamily{.type = "llama",
                                                           .head_dim = 256,
                                                           .num_key_value_heads = 4,
                                                           .sliding_window = 4096,
-                                                          .query_pre_attn_scalar = 256},
+                                                          .query_pre_attn_scalar = 256,
+                                                          .pad_token_id = 0},
                                               LlamaFamily{.type = "phi3",
                                                           .architecture = "Phi3ForCausalLM",
                                                           .sliding = SlidingLayers::all,
                                                           .fused_projections = Feature::always,
                                                           .max_position_embeddings = 4096,
-                                                          .rms_norm_eps = 1e-5}};
+                                                          .rms_norm_eps = 1e-5,
+                                                          .pad_token_id = 32000}};
 
 /// Returns the family of a model_type; null: no network of the kind llama.
 inline const LlamaFamily* llama_family(std::string_view type) {

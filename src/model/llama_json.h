@@ -189,6 +189,11 @@ inline nlohmann::json complete_llama_json(nlohmann::json config, const LlamaFami
   set_default(config, "max_position_embeddings", family.max_position_embeddings);
   set_default(config, "rms_norm_eps", family.rms_norm_eps);
   set_default(config, "tie_word_embeddings", family.tied);
+  if (family.pad_token_id) set_default(config, "pad_token_id", *family.pad_token_id);
+  // As of PyTorch's padding_idx, -1 is the last token.
+  if (const auto pad = config.find("pad_token_id"), size = config.find("vocab_size");
+      pad != config.end() && pad->is_number_integer() && *pad < 0 && size != config.end() && size->is_number_integer())
+    *pad = pad->get<std::int64_t>() + size->get<std::int64_t>();
   const char* const usual = family.is_gemma == Feature::always ? "gelu_pytorch_tanh" : "silu";
   const std::string activation(family.activation_key);
   if (!config.contains(activation) || config[activation].is_null()) config[activation] = usual;

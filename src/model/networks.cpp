@@ -60,6 +60,13 @@ std::int64_t vocabulary(const config::AutoOr<std::int64_t>& own, const InputSpec
   return *own.value;
 }
 
+void check_padding(const std::optional<std::int64_t>& pad_token_id, std::int64_t vocab_size) {
+  if (pad_token_id.value_or(0) >= vocab_size)
+    throw core::Error("model.pad_token_id is " + std::to_string(*pad_token_id) + ", but the vocabulary has " +
+                      std::to_string(vocab_size) + " tokens")
+        .hint("set model.pad_token_id to null if padding has no id");
+}
+
 void check_heads(std::int64_t hidden_size, std::int64_t num_heads) {
   if (hidden_size % num_heads != 0)
     throw core::Error("model.hidden_size must be a multiple of model.num_heads: " + std::to_string(hidden_size) +

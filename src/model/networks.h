@@ -42,6 +42,8 @@ std::int64_t sequence_length(const InputSpec& input, std::string_view network, s
 
 /// The number of token embeddings: the config's own, or the data's; an Error where the data has ids beyond it.
 std::int64_t vocabulary(const config::AutoOr<std::int64_t>& own, const InputSpec& input);
+/// Throws if the token of padding isn't in the vocabulary.
+void check_padding(const std::optional<std::int64_t>& pad_token_id, std::int64_t vocab_size);
 
 /// An Error unless the heads share the width evenly.
 void check_heads(std::int64_t hidden_size, std::int64_t num_heads);

@@ -65,6 +65,7 @@ Json complete(const model::LlamaConfig& config, const ModelInfo& facts) {
                {"initializer_range", 0.02},
                {"use_cache", true}};
   add_roles(json, facts.roles);
+  if (config.pad_token_id) json["pad_token_id"] = *config.pad_token_id;
   return json;
 }
 

@@ -15,7 +15,7 @@ def configs():
     t = transformers
     gemma = dict(head_dim=16, tie_word_embeddings=True)
     return {
-        "llama_biased": (t.LlamaForCausalLM, t.LlamaConfig(**TWO, attention_bias=True, mlp_bias=True, hidden_act="gelu_pytorch_tanh")),
+        "llama_biased": (t.LlamaForCausalLM, t.LlamaConfig(**dict(TWO, pad_token_id=5), attention_bias=True, mlp_bias=True, hidden_act="gelu_pytorch_tanh")),
         "mistral": (t.MistralForCausalLM, t.MistralConfig(**TWO, sliding_window=7)),
         "mistral_whole": (t.MistralForCausalLM, t.MistralConfig(**TWO, sliding_window=None, head_dim=16)),
         "ministral": (t.MinistralForCausalLM, t.MinistralConfig(**TWO, head_dim=8, sliding_window=7, layer_types=[FULL, SLIDING])),
@@ -23,12 +23,12 @@ def configs():
         "qwen2_sliding": (t.Qwen2ForCausalLM, t.Qwen2Config(**TWO, use_sliding_window=True, sliding_window=7, max_window_layers=1)),
         "qwen3": (t.Qwen3ForCausalLM, t.Qwen3Config(**TWO, head_dim=16, attention_bias=True)),
         "gemma": (t.GemmaForCausalLM, t.GemmaConfig(**TWO, **gemma)),
-        "gemma2": (t.Gemma2ForCausalLM, t.Gemma2Config(**TWO, **gemma, sliding_window=7, query_pre_attn_scalar=24, attn_logit_softcapping=2.0,
+        "gemma2": (t.Gemma2ForCausalLM, t.Gemma2Config(**dict(TWO, pad_token_id=7), **gemma, sliding_window=7, query_pre_attn_scalar=24, attn_logit_softcapping=2.0,
                                                        final_logit_softcapping=3.0)),
         "gemma3": (t.Gemma3ForCausalLM, t.Gemma3TextConfig(**FOUR, **gemma, sliding_window=7, query_pre_attn_scalar=24, sliding_window_pattern=3,
                                                            rope_parameters={FULL: dict(rope_type="linear", rope_theta=1000000.0, factor=8.0),
                                                                             SLIDING: dict(rope_type="default", rope_theta=10000.0)})),
-        "phi3": (t.Phi3ForCausalLM, t.Phi3Config(**TWO, sliding_window=7)),
+        "phi3": (t.Phi3ForCausalLM, t.Phi3Config(**dict(TWO, pad_token_id=11), sliding_window=7)),
         "phi3_long": (t.Phi3ForCausalLM, t.Phi3Config(**TWO, original_max_position_embeddings=16, rope_parameters=LONGROPE)),
         "smollm3": (t.SmolLM3ForCausalLM, t.SmolLM3Config(**FOUR, tie_word_embeddings=True)),
         "smollm3_sliding": (t.SmolLM3ForCausalLM, t.SmolLM3Config(**FOUR, use_sliding_window=True, sliding_window=7, no_rope_layers=[1, 0, 1, 1])),

@@ -47,6 +47,7 @@ inline model::LlamaConfig later_gemma() {
 
 inline model::LlamaConfig small_gemma2() {
   model::LlamaConfig config = later_gemma();
+  config.pad_token_id = 7;
   config.attn_logit_softcapping = 2;
   config.final_logit_softcapping = 3;
   return config;
@@ -90,6 +91,7 @@ inline std::vector<NamedLlama> llama_families() {
   model::LlamaConfig biased = plain;
   biased.attention_bias = model::AttentionBias::all;
   biased.mlp_bias = true;
+  biased.pad_token_id = 5;
   biased.activation = model::GateActivation::gelu_tanh;
   model::LlamaConfig mistral = plain;
   mistral.sliding_window = kFamilyWindow;
@@ -105,6 +107,7 @@ inline std::vector<NamedLlama> llama_families() {
   qwen2.rope_theta = 1000000;
   model::LlamaConfig phi3 = mistral;
   phi3.fused_projections = true;
+  phi3.pad_token_id = 11;
   model::LlamaConfig long_phi3 = plain;
   long_phi3.fused_projections = true;
   long_phi3.rope_scaling = model::LongRopeConfig{.short_factor = {1, 1.1, 1.2, 1.3},
