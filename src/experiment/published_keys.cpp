@@ -30,8 +30,10 @@ class Keys {
   void take(const char* ours, std::initializer_list<const char*> theirs) {
     for (const char* own : theirs) {
       const std::string key = model::written_name(config_, own);
-      if (const auto value = config_.find(key); value != config_.end() && !value->is_null())
-        return set(ours, key, *value);
+      const auto value = config_.find(key);
+      if (value == config_.end()) continue;
+      if (!value->is_null()) return set(ours, key, *value);
+      refuse_null(ours, own, key);
     }
   }
   /// Takes a key, or the default of transformers' class where it isn't the one here.
@@ -39,6 +41,7 @@ class Keys {
     const std::string key = model::written_name(config_, theirs);
     const auto value = config_.find(key);
     const bool is_given = value != config_.end() && !value->is_null();
+    if (!is_given && value != config_.end()) refuse_null(ours, theirs, key);
     set(ours, is_given ? key : "model_type", is_given ? *value : otherwise);
   }
   void set(const char* ours, const std::string& theirs, Json value) {
@@ -49,6 +52,14 @@ class Keys {
   std::vector<model::RefusedKey> refused;
 
  private:
+  /// Refuses null for a key that has no such value in transformers' classes.
+  void refuse_null(const char* ours, std::string_view own, const std::string& key) {
+    constexpr std::array<std::string_view, 5> kNullable = {"n_inner", "num_decoder_layers", "classifier_dropout",
+                                                           "scale_decoder_outputs", "tie_word_embeddings"};
+    if (std::ranges::find(kNullable, own) == kNullable.end())
+      refused.push_back({key, "transformers takes no null; expected a value, or no such key", ours});
+  }
+
   const Json& config_;
   Classified classified_;
 };
@@ -272,6 +283,7 @@ void take_clip(const Json& tower, Keys& keys) {
   Keys of_tower(config);
   take_vit_keys(of_tower);
   for (PublishedKey& key : of_tower.found) keys.found.push_back(std::move(key));
+  for (model::RefusedKey& refused : of_tower.refused) keys.refused.push_back(std::move(refused));
   keys.set("patch_bias", kType, false);
   keys.set("embedding_norm", kType, true);
 }

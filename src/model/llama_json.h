@@ -58,8 +58,14 @@ inline void state_windows(Json& config, const LlamaFamily& family) {
 
 /// Sets `no_rope_layers`, in which 1 says that a layer has rotary positions.
 inline void state_rotation(Json& config, const LlamaFamily& family) {
-  const bool is_given = config.contains("no_rope_layers") && !config["no_rope_layers"].is_null();
-  if (family.layers_without_rope == Feature::never || is_given) return;
+  if (family.layers_without_rope == Feature::never) return;
+  if (const auto given = config.find("no_rope_layers"); given != config.end() && !given->is_null()) {
+    // transformers reads one for each of the layers.
+    while (config.contains("num_hidden_layers") && given->is_array() &&
+           static_cast<std::int64_t>(given->size()) > num_layers_of(config))
+      given->erase(given->size() - 1);
+    return;
+  }
   const std::int64_t interval = std::max(config.value("no_rope_layer_interval", std::int64_t{4}), std::int64_t{1});
   config["no_rope_layers"] = Json::array();
   for (std::int64_t i = 0; i < num_layers_of(config); ++i)
@@ -118,6 +124,11 @@ inline void refuse_rope(const Json& written, const Json& complete, const LlamaFa
     for (const char* name : names)
       if (rope["rope_type"] == type && !rope.contains(name))
         refused.push_back({key, "rope_type " + std::string(type) + " needs " + name});
+  // By types of layers, transformers takes the pretraining's length from nowhere else.
+  const char* const original = "original_max_position_embeddings";
+  if (has_two && rope.contains(original) &&
+      written_rope(written, family, "full_attention").value(original, Json()).is_null())
+    refused.push_back({key, "rope_type " + rope["rope_type"].get<std::string>() + " needs " + original});
 }
 
 /// Returns the scaling of one type of layers, with its base.
@@ -226,6 +237,30 @@ inline std::vector<RefusedKey> refused_keys(const nlohmann::json& written, const
     return value != config.end() && !value->is_null() && *value != false && *value != 0 && *value != 0.0;
   };
   const std::string activation(family.activation_key);
+  const auto has = [](Feature feature) { return feature != Feature::never; };
+  const bool makes_window = family.sliding == SlidingLayers::by_type && !family.asks_for_windows;
+  const std::pair<std::string, bool> required[] = {{activation, true},
+                                                   {"vocab_size", true},
+                                                   {"hidden_size", true},
+                                                   {"intermediate_size", true},
+                                                   {"num_hidden_layers", true},
+                                                   {"num_attention_heads", true},
+                                                   {"head_dim", family.head_dim > 0},
+                                                   {"max_position_embeddings", true},
+                                                   {"rms_norm_eps", true},
+                                                   {"tie_word_embeddings", true},
+                                                   {"attention_dropout", true},
+                                                   {"attention_bias", has(family.attention_bias)},
+                                                   {"mlp_bias", has(family.mlp_bias)},
+                                                   {"query_pre_attn_scalar", has(family.query_scalar)},
+                                                   {"original_max_position_embeddings", has(family.fused_projections)},
+                                                   // The mask of a window is made even if no layer has one.
+                                                   {"sliding_window", makes_window}};
+  for (const auto& [key, is_read] : required)
+    if (const auto value = written.find(key); is_read && value != written.end() && value->is_null())
+      refuse(key, "transformers' " + type + " takes no null; expected a value, or no such key");
+  if (has(family.attention_bias) && !config["attention_bias"].is_boolean() && !config["attention_bias"].is_null())
+    refuse("attention_bias", "expected true or false");
   if (config[activation] != "silu" && config[activation] != "gelu_pytorch_tanh")
     refuse(activation, "expected silu or gelu_pytorch_tanh");
   if (family.attention_bias == Feature::never && is_set("attention_bias"))
@@ -246,8 +281,15 @@ inline std::vector<RefusedKey> refused_keys(const nlohmann::json& written, const
   const bool has_interval = family.layers_without_rope != Feature::never;
   for (const auto& [key, is_read] :
        {std::pair("sliding_window_pattern", has_pattern), std::pair("no_rope_layer_interval", has_interval)})
-    if (const auto value = config.find(key); is_read && value != config.end() && *value < 1)
+    if (const auto value = config.find(key);
+        is_read && value != config.end() && (!value->is_number_integer() || *value < 1))
       refuse(key, "expected a number of layers, at least 1");
+  if (const auto first = config.find("max_window_layers");
+      family.asks_for_windows && !has_interval && first != config.end() && !first->is_number_integer())
+    refuse("max_window_layers", "expected a number of layers");
+  if (const auto types = written.find("layer_types");
+      family.sliding == SlidingLayers::by_type && types != written.end() && !types->is_array() && !types->is_null())
+    refuse("layer_types", "expected a list, or null");
   const auto lacks_layers = [&](const char* key) {
     const auto list = config.find(key);
     const auto layers = config.find("num_hidden_layers");

@@ -125,7 +125,6 @@ TEST_CASE("layer_types that transformers doesn't compute are refused", "[experim
   // transformers' SmolLM3 slides in some of its attentions and not in others, and the others raise.
   CHECK(refuses(R"("model_type": "smollm3", "sliding_window": 8)", "sliding_attention"));
   CHECK(refuses(R"("model_type": "qwen3", "num_key_value_heads": 2, "sliding_window": 8)", "sliding_attention"));
-  CHECK(refuses(R"("model_type": "gemma2", "sliding_window": null)", "sliding_attention"));
 }
 
 TEST_CASE("the pretraining's length of a rotary scaling is the one that transformers takes",
@@ -175,6 +174,42 @@ TEST_CASE("limits and scales that other families have are ignored, as in transfo
       network_of(R"("model_type": "llama", "final_logit_softcapping": 2.0, "query_pre_attn_scalar": 24)");
   CHECK((!llama.final_logit_softcapping && !llama.query_pre_attn_scalar));
   CHECK(network_of(R"("model_type": "gemma3_text", "final_logit_softcapping": 2.0)").final_logit_softcapping == 2);
+}
+
+TEST_CASE("the token of padding is the one whose embedding transformers doesn't train", "[experiment][regression]") {
+  const auto padding = [](const std::string& keys) { return network_of(keys).pad_token_id; };
+  CHECK(padding(R"("model_type": "llama", "pad_token_id": 7)") == 7);
+  CHECK(padding(R"("model_type": "llama", "pad_token_id": -1)") == 99);
+  CHECK(!padding(R"("model_type": "llama")"));
+  CHECK(padding(R"("model_type": "gemma2")") == 0);
+  CHECK(padding(R"("model_type": "phi3")") == 32000);
+  CHECK(padding(R"("model_type": "smollm3")") == 128004);
+  CHECK(!padding(R"("model_type": "gemma", "pad_token_id": null)"));
+}
+
+TEST_CASE("layers beyond the last one of no_rope_layers are left out, as in transformers", "[experiment][regression]") {
+  using enum model::PositionType;
+  CHECK(network_of(R"("model_type": "smollm3", "no_rope_layers": [1, 1, 1, 1, 1, 0, 0, 0])").position_types ==
+        std::vector{rotary, rotary, rotary, rotary, rotary, none});
+}
+
+TEST_CASE("null is refused where transformers' classes have no such value", "[experiment][regression]") {
+  const auto refuses = [](const std::string& type, const std::string& key, const std::string& value = "null") {
+    const std::string text = failure("\"model_type\": \"" + type + "\", \"" + key + "\": " + value);
+    INFO(type << " " << key << " gives " << text);
+    return text.find("model.init_from: " + key + " " + value + ": ") != std::string::npos;
+  };
+  for (const char* key : {"hidden_act", "rms_norm_eps", "tie_word_embeddings", "attention_dropout", "attention_bias",
+                          "mlp_bias", "vocab_size"})
+    CHECK(refuses("llama", key));
+  for (const char* key : {"head_dim", "hidden_activation", "query_pre_attn_scalar", "sliding_window"})
+    CHECK(refuses("gemma2", key));
+  CHECK(refuses("llama", "attention_bias", "0"));
+  CHECK(refuses("gpt2", "layer_norm_epsilon"));
+  CHECK(refuses("t5", "d_kv"));
+  CHECK_FALSE(refuses("gpt2", "n_inner"));
+  CHECK_FALSE(refuses("llama", "head_dim"));
+  CHECK_FALSE(refuses("mistral", "attention_bias"));
 }
 
 TEST_CASE("windows of a cache alone are refused", "[experiment][regression]") {
@@ -245,9 +280,10 @@ TEST_CASE("the two rotary scalings of gemma3 are those that transformers takes",
       R"("model_type": "gemma3_text", "sliding_window": 8, "original_max_position_embeddings": 64,
     "rope_parameters": {"full_attention": )";
   const std::string local = R"(, "sliding_attention": {"rope_type": "default", "rope_theta": 77.0}})";
-  const LlamaConfig yarn = network_of(gemma3 + R"({"rope_type": "yarn", "factor": 4.0})" + local);
+  const LlamaConfig yarn =
+      network_of(gemma3 + R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024})" + local);
   REQUIRE(yarn.rope_scaling.get_if<model::YarnRopeConfig>() != nullptr);
-  CHECK(yarn.rope_scaling.get_if<model::YarnRopeConfig>()->original_max_position_embeddings == 4096);
+  CHECK(yarn.rope_scaling.get_if<model::YarnRopeConfig>()->original_max_position_embeddings == 1024);
   CHECK(yarn.rope_local_theta == 77);
   const LlamaConfig both = network_of(gemma3 + R"({"rope_theta": 500.0})" + local +
                                       R"(, "rope_scaling": {"rope_type": "linear", "factor": 8.0})");
@@ -294,6 +330,8 @@ TEST_CASE("rotary positions that transformers refuses are refused, and not guess
   CHECK(refuses("llama", "rope_scaling", R"({"rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0})",
                 "needs low_freq_factor"));
   CHECK(refuses("gemma3_text", "rope_parameters", R"({"full_attention": {"rope_type": "linear"}})", "needs factor"));
+  CHECK(refuses("gemma3_text", "rope_parameters", R"({"full_attention": {"rope_type": "yarn", "factor": 4.0}})",
+                "needs original_max_position_embeddings"));
   CHECK(refuses("qwen3", "rope_parameters", R"({"full_attention": {"rope_theta": 77.0}})", "no full_attention"));
   CHECK(refuses("gemma3_text", "rope_parameters", R"({"rope_type": "default", "rope_theta": 77.0})",
                 "one mapping for full_attention"));
@@ -314,6 +352,8 @@ TEST_CASE("counts and lists of layers that no network can have are refused by th
   CHECK(refuses("smollm3", "no_rope_layer_interval", "0"));
   CHECK(refuses("smollm3", "no_rope_layers", "[]"));
   CHECK(refuses("smollm3", "no_rope_layers", "[1,0]"));
+  CHECK(refuses("qwen2", "max_window_layers", "1.5"));
+  CHECK(refuses("qwen3", "layer_types", "\"full_attention\""));
   CHECK(failure(R"("model_type": "smollm3", "num_hidden_layers": 2, "no_rope_layers": [true, false])")
             .find("no_rope_layers [true,false]: expected 1, or 0") != std::string::npos);
   CHECK(refuses("gemma2", "layer_types", "[]"));
