@@ -76,11 +76,25 @@ torch::jit::Module load(const ForeignFile& file) {
 void check_modes(const torch::jit::Node& node, const std::string& path) {
   const auto* schema = node.maybeSchema();
   if (schema == nullptr) return;
+  if (const auto mean = schema->argumentIndexWithName("running_mean"); mean && node.input(*mean)->mustBeNone())
+    return;  // without statistics of training both modes are the same
   for (const char* name : {"training", "train"})
     if (const auto place = schema->argumentIndexWithName(name); place && torch::jit::toIValue(node.input(*place)))
       throw core::Error("model.path: " + path + ": the mode of " + node.kind().toQualString() +
                         " was fixed when the module was traced")
           .hint("torch.jit.script(module) keeps training and evaluation apart; torch.jit.trace doesn't");
+}
+
+/// Whether two tensors have elements between the same addresses.
+bool share_memory(const at::Tensor& left, const at::Tensor& right) {
+  const auto end = [](const at::Tensor& tensor) {
+    std::int64_t last = 0;
+    for (std::int64_t dim = 0; dim < tensor.dim(); ++dim) last += (tensor.size(dim) - 1) * tensor.stride(dim);
+    return static_cast<const char*>(tensor.const_data_ptr()) + (last + 1) * tensor.element_size();
+  };
+  for (const at::Tensor& tensor : {left, right})
+    if (!tensor.defined() || !tensor.has_storage() || tensor.numel() == 0) return false;
+  return left.const_data_ptr() < end(right) && right.const_data_ptr() < end(left);
 }
 
 /// An attribute of a module, with the module's class.
@@ -150,7 +164,8 @@ class ScriptedLayer final : public SequenceLayer {
     });
     find_modes();
     declare(module_, "");
-    find_in_lists(module_);
+    find_in_lists(module_, "");
+    declared_.clear();
     if (places_.empty() || std::none_of(places_.begin(), places_.end(), [](const Place& p) { return p.is_parameter; }))
       throw core::Error("model.path: " + path + " has no parameters to train")
           .hint("torch.jit.freeze turns weights into constants: save the module before it");
@@ -237,23 +252,51 @@ class ScriptedLayer final : public SequenceLayer {
       }
     }
   }
-  void find_in_lists(const torch::jit::Module& module) {
-    for (std::size_t slot = 0; slot < module.type()->numAttributes(); ++slot) {
+  void find_in_lists(const torch::jit::Module& module, const std::string& prefix) {
+    const auto type = module.type();
+    for (std::size_t slot = 0; slot < type->numAttributes(); ++slot) {
       const c10::IValue value = module._ivalue()->getSlot(slot);
-      if (value.isModule()) find_in_lists(torch::jit::Module(value.toObject()));
-      if (!value.isTensorList()) continue;
-      const c10::List<at::Tensor> list = value.toTensorList();
-      for (std::size_t i = 0; i < list.size(); ++i)
-        if (const auto found = known_.find(list.get(i).unsafeGetTensorImpl()); found != known_.end())
-          list_places_.push_back({list, i, found->second});
+      const std::string name = prefix + type->getAttributeName(slot);
+      if (value.isModule()) {
+        find_in_lists(torch::jit::Module(value.toObject()), name + ".");
+      } else if (value.isTensorList()) {
+        const c10::List<at::Tensor> list = value.toTensorList();
+        for (std::size_t i = 0; i < list.size(); ++i)
+          if (const auto found = known_.find(list.get(i).unsafeGetTensorImpl()); found != known_.end())
+            list_places_.push_back({list, i, found->second});
+          else
+            check_own_memory(name, list.get(i));
+      } else if (!type->is_parameter(slot) && !type->is_buffer(slot)) {
+        value.visit([&](const c10::IValue& inside) {
+          if (inside.isTensor()) check_own_memory(name, inside.toTensor());
+          return false;
+        });
+      }
     }
+  }
+  /// Throws if the tensor has memory of one that was declared: here they would have other values after a step.
+  void check_own_memory(const std::string& name, const at::Tensor& tensor) const {
+    for (const auto& [other, declared] : declared_)
+      if (share_memory(tensor, declared))
+        throw core::Error("model.path: " + path_ + ": `" + name + "` shares memory with `" + other +
+                          "`, and would keep the first values in training")
+            .hint("use `" + other + "` itself in forward(); two layers share a weight if both have the same Parameter");
   }
   void declare_tensor(const torch::jit::Module& module, std::size_t slot, const std::string& name,
                       const at::Tensor& tensor) {
-    const bool is_parameter = module.type()->is_parameter(slot);
-    if (!is_parameter && !module.type()->is_buffer(slot)) return;  // a constant
+    const bool may_train = module.type()->is_parameter(slot);
+    if (!may_train && !module.type()->is_buffer(slot)) return;  // a constant
+    if (const bool is_complex = tensor.is_complex(); is_complex || tensor.layout() != at::kStrided)
+      throw core::Error("model.path: " + path_ + ": `" + name + "` is " + (is_complex ? "complex" : "sparse") +
+                        ", which no checkpoint holds; expected a dense tensor of real numbers")
+          .hint(is_complex ? "register torch.view_as_real of the tensor" : "register to_dense() of the tensor");
+    const bool is_parameter = may_train && tensor.is_floating_point();  // integers keep their type
     at::Tensor*& here = known_[tensor.unsafeGetTensorImpl()];
-    if (here == nullptr) here = is_parameter ? &parameter(name, tensor) : &buffer(name, tensor);
+    if (here == nullptr) {
+      check_own_memory(name, tensor);
+      declared_.emplace_back(name, tensor);
+      here = is_parameter ? &parameter(name, tensor) : &buffer(name, tensor);
+    }
     places_.push_back({module._ivalue(), slot, here, is_parameter});
     has_images_ = has_images_ || (is_parameter && tensor.dim() == 4);
   }
@@ -264,7 +307,13 @@ class ScriptedLayer final : public SequenceLayer {
     for (const Place& place : places_) {
       if (place.is_parameter) continue;
       const at::Tensor now = place.owner->getSlot(place.slot).toTensor();
-      if (!now.is_same(*place.value)) place.value->copy_(now);
+      if (now.is_same(*place.value)) continue;
+      if (now.sizes() != place.value->sizes() || (now.is_floating_point() && !place.value->is_floating_point()))
+        throw core::Error("model.path: " + path_ + ": forward() gives the buffer `" +
+                          place.owner->type()->getAttributeName(place.slot) +
+                          "` another shape or type than the file has; expected the same")
+            .hint("register the buffer with the shape and type that forward() gives");
+      place.value->copy_(now);
     }
   }
 
@@ -292,6 +341,7 @@ class ScriptedLayer final : public SequenceLayer {
   bool has_images_ = false;
   std::vector<Mode> modes_;
   std::map<const at::TensorImpl*, at::Tensor*> known_;
+  std::vector<std::pair<std::string, at::Tensor>> declared_;  // the file's tensors, while it is read
   std::vector<Place> places_;
   std::vector<ListPlace> list_places_;
 };

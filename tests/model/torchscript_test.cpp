@@ -99,6 +99,19 @@ TEST_CASE("scripted modules train as in Python, and their weights go back by loa
     counter->forward(rows);
     for (const char* name : {"state", "changed"}) CHECK(state_of(*counter).at(name).item<double>() == count);
   }
+  for (const std::string kind : {"tuple", "dict", "list", "view", "parameter"})
+    refuse("keeps_in_" + kind + ".pt", "shares memory with `");
+  refuse("complex.pt", "`turn` is complex");
+  refuse("sparse.pt", "`turn` is sparse");
+  for (const std::string file : {"other_type.pt", "other_shape.pt"})
+    CHECK_THROWS_WITH(check(file, {.shape = {4}, .num_classes = 4}),
+                      Catch::Contains("the buffer `state` another shape or type"));
+  const auto choices =
+      testing::ready_model(config_of(directory / "choices.pt", false), {.shape = {4}, .num_classes = 4});
+  CHECK(state_of(*choices).at("choice").scalar_type() == at::kLong);
+  const testing::TensorMap chosen = testing::part_of(all, "choices");
+  CHECK(testing::difference(choices->forward(chosen.at("rows").to(at::kFloat)).to(at::kDouble), chosen.at("output")) <=
+        1e-5);
   refuse("maps_file.pt", "is refused: it calls aten::from_file");
   refuse("interface_maps_file.pt", "is refused: it calls aten::from_file");
   std::string weights = core::read_file(directory / "mobilenet_v3.pt");

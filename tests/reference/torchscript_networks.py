@@ -8,6 +8,7 @@ torchscript_networks.py check DIRECTORY    reads ours.safetensors there: NAME/we
 """
 import pathlib
 import sys
+from typing import Dict, List, Tuple
 
 try:
     import timm
@@ -151,6 +152,101 @@ class CallsInterface(nn.Module):
         return self.layer.forward(self.linear(x))
 
 
+class Keeps(nn.Module):
+    """Has the layer's weight in another place, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+
+class KeepsInTuple(Keeps):
+    kept: Tuple[torch.Tensor, int]
+
+    def __init__(self):
+        super().__init__()
+        self.kept = (self.linear.weight, 1)
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.kept[0])
+
+
+class KeepsInDict(Keeps):
+    kept: Dict[str, torch.Tensor]
+
+    def __init__(self):
+        super().__init__()
+        self.kept = {"weight": self.linear.weight}
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.kept["weight"])
+
+
+class KeepsInList(Keeps):
+    kept: List[torch.Tensor]
+
+    def __init__(self):
+        super().__init__()
+        self.kept = [self.linear.weight.t()]
+
+    def forward(self, x):
+        return x @ self.kept[0]
+
+
+class KeepsInView(Keeps):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", self.linear.weight.detach().t())
+
+    def forward(self, x):
+        return self.linear(x) @ self.kept
+
+
+class KeepsInParameter(Keeps):
+    def __init__(self):
+        super().__init__()
+        self.kept = nn.Parameter(self.linear.weight.data)
+
+    def forward(self, x):
+        return self.linear(x) @ self.kept
+
+
+class Choices(nn.Module):
+    """Has integers among its parameters, which are too large for floats, and a norm without statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm1d(4, affine=False, track_running_stats=False)
+        self.choice = nn.Parameter(torch.tensor([2**24 + 1, 0, 3, 2]), requires_grad=False)
+
+    def forward(self, x):
+        return self.linear(self.norm(x)[:, self.choice % 4])
+
+
+class Turns(Keeps):
+    """Has a tensor that no checkpoint holds."""
+
+    def __init__(self, turn):
+        super().__init__()
+        self.register_buffer("turn", turn)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+class Becomes(Keeps):
+    """Replaces a buffer by one of another kind."""
+
+    def __init__(self, state):
+        super().__init__()
+        self.register_buffer("state", state)
+
+    def forward(self, x):
+        self.state = self.state + torch.full([4], 0.5)
+        return self.linear(x) + self.state
+
+
 def write(directory):
     tensors = {}
     for name in MODULES:
@@ -165,6 +261,17 @@ def write(directory):
     counts = {"number": CountsInNumber(0), "list": CountsInList([1]), "tensor": CountsInTensor(torch.zeros(1)), "buffer": CountsInBuffer()}
     for name, module in counts.items():
         torch.jit.script(module).save(directory / f"counts_in_{name}.pt")
+    keeps = {"tuple": KeepsInTuple(), "dict": KeepsInDict(), "list": KeepsInList(), "view": KeepsInView(), "parameter": KeepsInParameter()}
+    for name, module in keeps.items():
+        torch.jit.script(module).save(directory / f"keeps_in_{name}.pt")
+    for name, turn in {"complex": torch.ones(4, dtype=torch.complex64), "sparse": torch.eye(4).to_sparse()}.items():
+        torch.jit.script(Turns(turn)).save(directory / f"{name}.pt")
+    for name, state in {"type": torch.zeros(4, dtype=torch.int64), "shape": torch.zeros(1)}.items():
+        torch.jit.script(Becomes(state)).save(directory / f"other_{name}.pt")
+    choices = Choices()
+    torch.jit.script(choices).save(directory / "choices.pt")
+    rows = torch.linspace(-1, 1, 32).sin().view(8, 4)
+    tensors |= {"choices/rows": rows, "choices/output": choices(rows).detach()}
     modes = Modes()
     modes.norm.eval()
     torch.jit.script(modes).save(directory / "frozen_norm.pt")
