@@ -156,6 +156,18 @@ void Quantization::check_patterns() const {
           .hint("there are " + core::list_words(std::vector<std::string>(names.begin(), names.end())));
 }
 
+/// Throws if a layer has the name of what eight bits add: a file has one tensor of each name.
+void Quantization::check_names() const {
+  std::set<std::string> names;
+  const auto take = [&](const std::string& name, model::TensorDecl&) {
+    if (!names.insert(name).second)
+      throw core::Error("model.layers: quantization adds a tensor called `" + name +
+                        "`, which is another layer's; expected another name for that layer");
+  };
+  model_.visit_parameters(take);
+  model_.visit_buffers(take);
+}
+
 void Quantization::add(const std::string& name, model::UnaryLayer& layer, std::unique_ptr<QuantizedLayer> stand_in) {
   parts_.push_back({name, stand_in.get()});
   layer.set_override(std::move(stand_in));
@@ -345,6 +357,7 @@ void Quantization::use(const QuantizedLayer::UnitFilter& chosen) {
 
 void Quantization::finish() {
   for (const Part& part : parts_) part.layer->finish();
+  check_names();
 }
 
 void Quantization::prepare() {

@@ -89,6 +89,7 @@ class Quantization {
   std::optional<QParams> trained_input(std::span<const CapturedBlock> blocks) const;
   ObserverOptions observer() const;
   void check_patterns() const;
+  void check_names() const;
 
   model::Model& model_;
   QuantizationRecipe recipe_;

@@ -17,6 +17,8 @@ constexpr const char* kWeights = "quantized.safetensors";
 constexpr const char* kDescription = "quantization.json";
 constexpr const char* kFormat = "trainctl-quantized";
 constexpr std::int64_t kVersion = 1;
+constexpr const char* kOtherFile =
+    "quantized.safetensors is of another network, or of an older trainctl; run trainctl quantize again";
 constexpr std::uint64_t kLongestDescription = 16 << 20;
 
 nlohmann::ordered_json describe(const Quantization& quantization) {
@@ -111,16 +113,13 @@ void fill(model::TensorDecl& decl, const std::string& name, const at::Tensor& st
 void fill(model::Model& model, checkpoint::TensorMap tensors) {
   const auto take = [&](const std::string& name, model::TensorDecl& decl) {
     const auto found = tensors.find(name);
-    if (found == tensors.end())
-      throw core::Error(name + " is missing").hint("quantized.safetensors was made from another network");
+    if (found == tensors.end()) throw core::Error(name + " is missing").hint(kOtherFile);
     fill(decl, name, found->second);
     tensors.erase(found);
   };
   model.visit_parameters(take);
   model.visit_buffers(take);
-  if (!tensors.empty())
-    throw core::Error(tensors.begin()->first + " has no place in this network")
-        .hint("quantized.safetensors was made from another network");
+  if (!tensors.empty()) throw core::Error(tensors.begin()->first + " has no place in this network").hint(kOtherFile);
 }
 
 }  // namespace

@@ -240,6 +240,39 @@ TEST_CASE("every engine takes max pooling of one pixel", "[quantization]") {
   }
 }
 
+TEST_CASE("sums and scales have levels of their own, whatever layers are called", "[quantization][regression]") {
+  using namespace layer_graph;  // NOLINT(google-build-using-namespace): a list of nothing else
+  const Conv2dLayer conv{.channels = 8};
+  const auto listed = [&](const std::string& name, const std::string& scale) {
+    const LayerList inner{{conv, name},
+                          {LayerScaleLayer{.init_value = 1}, scale},
+                          {conv},
+                          {AddLayer{.with = {name}}},
+                          {LayerScaleLayer{.init_value = 0.5}},
+                          {conv}};
+    return model::LayersConfig{.layers = {{conv},
+                                          {RepeatLayer{.times = 2, .layers = inner}},
+                                          {ResidualLayer{.layers = inner}},
+                                          {SequenceLayer{.layers = inner}},
+                                          {GlobalAvgPoolLayer{}},
+                                          {LinearLayer{}}}};
+  };
+  const at::Tensor images = some_images(4);
+  const testing::TemporaryDirectory scratch;
+  for (const std::string name : {"plain", "add0"}) {
+    INFO(name);
+    const auto model = made(listed(name, "scale"), kImages);
+    const Outcome outcome = quantized(*model, recipe(QuantizationMethod::static_), images, scratch / name);
+    const auto again = made(listed(name, "scale"), kImages);
+    load_quantized(*again, scratch / name, at::zeros_like(images.narrow(0, 0, 1)));
+    const at::NoGradGuard no_grad;
+    CHECK(again->forward(images).equal(outcome.output));
+    CHECK(outcome.error < 0.3);
+  }
+  const auto model = made(listed("plain", "input_scale"), kImages);
+  CHECK_THROWS_WITH(quantized(*model, recipe(QuantizationMethod::static_), images), Catch::Contains("input_scale"));
+}
+
 TEST_CASE("an operator that this LibTorch lacks is an error that names it", "[quantization]") {
   CHECK(find_operator("quantized::linear_prepack").schema().name() == "quantized::linear_prepack");
   CHECK_THROWS_WITH(find_operator("quantized::no_such_operator"),

@@ -4,10 +4,12 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <vector>
 
+#include "model/layer_list/operators.h"
 #include "model/layers/layer_norm.h"
 #include "model/layers/rms_norm.h"
 #include "quantization/block/block_graph.h"
@@ -41,7 +43,10 @@ std::vector<Leaf> leaves_of(model::UnaryLayer& block) {
     layer.visit_layers([&](const std::string&, model::Layer& below) {
       if (&below != &layer && dynamic_cast<model::UnaryLayer*>(&below) != nullptr) is_leaf = false;
     });
-    if (is_leaf) leaves.push_back({name, unary});
+    if (!is_leaf) return;
+    leaves.push_back({name, unary});
+    if (dynamic_cast<model::LayerScale*>(&layer) != nullptr)  // which has its list's name, as others of the list have
+      layer.visit_parameters([&](const std::string& own, model::TensorDecl&) { leaves.back().name = own; }, name);
   });
   return leaves;
 }
@@ -143,9 +148,24 @@ class Reader {
   }
 
   void combine(const Node& node, const std::string& name, Computation what, const std::vector<const Value*>& inputs) {
-    BlockOp op{.what = std::move(what), .name = name + std::to_string(num_combined_[name]++)};
+    BlockOp op{.what = std::move(what), .name = numbered(name)};
     for (const Value* input : inputs) op.inputs.push_back(number(input));
     push(node, std::move(op));
+  }
+
+  /// Returns the name with a number, apart from names of other ops and of layers.
+  std::string numbered(const std::string& name) const {
+    const auto has_part = [](const std::string& path, const std::string& part) {
+      return ("." + path + ".").find("." + part + ".") != std::string::npos;
+    };
+    for (int number = 0;; ++number) {
+      const std::string found = name + std::to_string(number);
+      const bool is_taken =
+          std::ranges::any_of(result_.ops, [&](const BlockOp& op) { return op.name == found; }) ||
+          std::ranges::any_of(names_, [&](const auto& named) { return has_part(named.second, found); }) ||
+          std::ranges::any_of(leaves_, [&](const Leaf& leaf) { return has_part(leaf.name, found); });
+      if (!is_taken) return found;
+    }
   }
 
   /// Reads the mean over an image's pixels.
@@ -223,7 +243,6 @@ class Reader {
   std::map<const void*, std::string> names_;
   std::map<const Value*, std::size_t> values_;
   BlockGraph result_;
-  std::map<std::string, int> num_combined_;
 };
 
 std::shared_ptr<torch::jit::Graph> trace(const std::function<at::Tensor(const at::Tensor&)>& work,
