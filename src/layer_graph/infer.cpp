@@ -96,6 +96,13 @@ class Walk {
         if (layers[i].name.has_value() == has_name) owners.emplace(name_of(layers[i], i), i);
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const std::string name = layers[i].name.value_or("");
+      for (const std::string_view added : {"input_rounding", "weight_rounding", "output_rounding", "lora_A", "lora_B"})
+        if (name == added || name.ends_with("." + std::string(added))) {
+          problem(
+              config::join_path(path, i) + ".name",
+              "'" + std::string(added) + "' is the name of a part that qat or LoRA adds to a layer; choose another");
+          return false;
+        }
       for (std::size_t end = name.size(); end != 0 && end != std::string::npos; end = name.rfind('.', end - 1)) {
         const auto owner = owners.find(name.substr(0, end));
         if (owner == owners.end() || owner->second == i) continue;

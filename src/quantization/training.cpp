@@ -219,7 +219,9 @@ std::string name_of_head(model::Model& model) {
 }
 
 bool is_rounding(std::string_view name) {
-  return name.find("_rounding.") != std::string_view::npos;
+  for (const std::string_view part : {".input_rounding.", ".weight_rounding.", ".output_rounding."})
+    if (name.find(part) != std::string_view::npos) return true;
+  return false;
 }
 
 }  // namespace trainctl::quantization

@@ -106,6 +106,9 @@ TEST_CASE("names are of earlier layers of the same list", "[layer_graph]") {
   CHECK(problem({{Relu{}}, {Relu{}, "0.weight"}}, kImage).find("layers[1].name: a layer without a name") == 0);
   CHECK(problem({{Relu{}, "a.b"}, {Relu{}, "a"}}, kImage) ==
         "layers[0].name: another layer of this list is called 'a', and the names of its parameters begin with 'a.'");
+  for (const std::string name : {"lora_A", "a.weight_rounding"})
+    CHECK(problem({{Relu{}, name}}, kImage).find("layers[0].name: '") == 0);
+  CHECK(last({{Relu{}, "my_rounding"}, {Relu{}, "lora"}}, kImage) == kImage);
   CHECK(last({{Relu{}, "a.b"}, {Relu{}, "a.c"}, {Relu{}, "2"}, {Relu{}, "ab"}}, kImage) == kImage);
   CHECK(problem({{AddLayer{}}}, kImage) == "layers[0].kind: add needs two operands: branches, or names in `with`");
 }

@@ -282,6 +282,12 @@ TEST_CASE("int8 of a network for text gives what training for it saw, embeddings
   }
 }
 
+TEST_CASE("only parts that training for eight bits adds are called so", "[quantization][regression]") {
+  CHECK(is_rounding("fc.weight_rounding.scale"));
+  CHECK(is_rounding("fc.input_rounding.low"));
+  CHECK_FALSE(is_rounding("my_rounding.weight"));
+}
+
 TEST_CASE("names of layers that stay float in training must exist", "[quantization]") {
   const std::unique_ptr<model::Model> model = model::build(resnet(), kImages);
   QuantizationConfig config = training({});

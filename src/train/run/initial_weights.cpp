@@ -141,7 +141,7 @@ class Loading {
   }
 
   void miss(const std::string& name, const model::TensorDecl& decl, std::string problem) {
-    if ((model::is_adapter(name) && !has_adapters_) || quantization::is_rounding(name)) return;
+    if ((has_lora_ && !has_adapters_ && model::is_adapter(name)) || quantization::is_rounding(name)) return;
     const bool may_be_fresh = policy_ == model::InitPolicy::partial ||
                               (policy_ == model::InitPolicy::new_head && pretrained::is_of_head(name));
     // Adapters can't make up for a random head that stays as it is.
