@@ -30,6 +30,8 @@ std::optional<fs::path> run_directory(const TrainedModelOptions& options) {
 /// Returns the best checkpoint of a run directory if the run keeps one, and else the path itself.
 std::string checkpoint_meant_by(const fs::path& path) {
   const fs::path best = path / "checkpoints" / "best";
+  if (fs::is_symlink(best) && !fs::exists(best))
+    core::log().warning(best.string() + ": the run's best checkpoint is missing; the newest is taken");
   if (!fs::is_directory(best)) return path.string();
   core::log().info(best.string() + ": the run's best checkpoint; --checkpoint " + (path / "checkpoints").string() +
                    " takes the newest");
