@@ -48,6 +48,17 @@ std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer, std::string_view te
 
 }  // namespace
 
+TEST_CASE("two tokens with one id are refused by their names", "[tokenizer]") {
+  const TemporaryDirectory folder;
+  Json json = small_bert();
+  json["model"]["vocab"]["##less"] = 3;
+  const std::string message = message_of(folder.write("tokenizer.json", json.dump()));
+  CHECK(message.find("tokenizer.json: model.vocab: '##able' and '##less'") != std::string::npos);
+  CHECK(message.find("id 3") != std::string::npos);
+  CHECK(message_of(folder.write("tokenizer.model", "YQ== 0\nYg== 1\nYw== 1\n")).find("the rank 1") !=
+        std::string::npos);
+}
+
 TEST_CASE("the first of two merges in the list is made first", "[tokenizer]") {
   const TemporaryDirectory folder;
   Json json = Json::parse(R"({"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,

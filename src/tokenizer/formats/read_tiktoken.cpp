@@ -47,6 +47,11 @@ std::vector<Rank> parse_ranks(const std::filesystem::path& path, std::string_vie
     at = end + 1;
   }
   std::sort(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) { return a.rank < b.rank; });
+  const auto twice =
+      std::adjacent_find(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) { return a.rank == b.rank; });
+  if (twice != ranks.end())
+    throw core::Error(path.string() + ": two tokens have the rank " + std::to_string(twice->rank) +
+                      "; expected one token for each rank");
   return ranks;
 }
 

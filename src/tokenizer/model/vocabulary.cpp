@@ -59,7 +59,11 @@ Vocabulary read_vocabulary(const JsonCursor& json) {
   for (const auto& [text, id] : json.value().items()) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() > kMaxTokenId)
       throw json.error("the id of '" + text + "' is not a number from 0 to " + std::to_string(kMaxTokenId));
-    vocabulary.add(text, id.get<std::uint32_t>());
+    const auto number = id.get<std::uint32_t>();
+    if (vocabulary.has(number))
+      throw json.error("'" + vocabulary.text(number) + "' and '" + text + "' both have the id " +
+                       std::to_string(number) + "; expected one token for each id");
+    vocabulary.add(text, number);
   }
   vocabulary.finish();
   return vocabulary;
