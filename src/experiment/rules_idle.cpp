@@ -158,6 +158,11 @@ void check_idle_keys(Checked& c) {
       schedule_free != nullptr && schedule.warmup == 0 &&
       schedule_free->weight_lr_power != optimizer::ScheduleFreeConfig{}.weight_lr_power)
     report("optimizer.weight_lr_power", "optimizer.lr_scheduler.warmup", "optimizer.lr_scheduler.warmup is 0");
+  if (e.optimizer.layer_decay == 1.0)
+    c.report({"optimizer.layer_decay"}, "1 changes nothing; choose a smaller factor, or leave this key out");
+  if (e.optimizer.ema && e.optimizer.ema->decay == 0 && e.optimizer.ema->every == 1)
+    c.report({"optimizer.ema.decay", "optimizer.ema.every"},
+             "0 makes the average the weights; choose a decay near 1, or leave optimizer.ema out");
   if (e.distributed.pipeline == 1 && e.distributed.pipeline_schedule.get_if<distributed::OneFOneBConfig>() == nullptr)
     report("distributed.pipeline_schedule", "distributed.pipeline", "distributed.pipeline is 1");
   if (e.distributed.pipeline == 1 && e.distributed.pipeline_split.get_if<distributed::SplitByCostConfig>() == nullptr)
@@ -196,6 +201,18 @@ void check_idle_keys(Checked& c) {
   if (!rolls_back(e.train) && e.train.max_rollbacks != train::TrainConfig{}.max_rollbacks)
     report("train.max_rollbacks", "train.on_non_finite",
            "neither train.on_non_finite nor train.loss_spikes rolls back");
+  if (e.dataset.num_workers.value == 0)
+    for (const auto& [key, is_set] :
+         {std::pair("dataset.prefetch_factor", e.dataset.prefetch_factor != dataset::DatasetConfig{}.prefetch_factor),
+          std::pair("dataset.persistent_workers", !e.dataset.persistent_workers)})
+      if (is_set) report(key, "dataset.num_workers", "dataset.num_workers is 0");
+  if (e.dataset.batch_size.value == 1)
+    e.task.visit([&](const auto& task) {
+      if constexpr (requires { task.mixup + task.cutmix; })
+        for (const auto& [key, is_set] :
+             {std::pair("task.mixup", task.mixup > 0), std::pair("task.cutmix", task.cutmix > 0)})
+          if (is_set) report(key, "dataset.batch_size", "dataset.batch_size is 1: a batch has no second image");
+    });
   if (e.dataset.on_bad_sample == dataset::OnBadSample::fail &&
       e.dataset.max_bad_samples != dataset::DatasetConfig{}.max_bad_samples)
     report("dataset.max_bad_samples", "dataset.on_bad_sample", "dataset.on_bad_sample is fail");

@@ -128,8 +128,13 @@ void check_parameter_groups(const OptimizerConfig& config, const std::vector<Tra
                         "` covers biases and norms alone, which have no decay")
           .hint("optimizer.decay_bias_and_norm: true");
   }
-  if (const auto* muon = config.rule.get_if<MuonConfig>())
-    for (const std::string& pattern : muon->adamw.params) check("optimizer.adamw.params", pattern);
+  const auto* muon = config.rule.get_if<MuonConfig>();
+  if (muon == nullptr || muon->adamw.params.empty()) return;
+  for (const std::string& pattern : muon->adamw.params) check("optimizer.adamw.params", pattern);
+  if (std::ranges::all_of(parameters,
+                          [&](const auto& one) { return one.num_dims < 2 || covers(muon->adamw.params, one.name); }))
+    throw core::Error("optimizer.adamw.params: the patterns cover all matrices, so that muon updates none")
+        .hint("leave hidden layers out of the patterns, or set optimizer.kind: adamw");
 }
 
 std::vector<at::Tensor> gradients_of(const std::vector<OptimizedParameter>& parameters) {

@@ -276,6 +276,15 @@ TEST_CASE("muon leaves embeddings, the output layer, vectors and named layers to
   }
 }
 
+TEST_CASE("patterns that leave muon no matrix are refused", "[optimizer][regression]") {
+  const std::vector<TrainedParameter> parameters{{"hidden.weight", 2}, {"hidden.bias", 1}, {"head.weight", 2}};
+  OptimizerConfig config;
+  config.rule = MuonConfig{.adamw = {.params = {"hidden", "head*"}}};
+  CHECK_THROWS_WITH(check_parameter_groups(config, parameters), Catch::Contains("optimizer.adamw.params"));
+  config.rule = MuonConfig{.adamw = {.params = {"head*"}}};
+  CHECK_NOTHROW(check_parameter_groups(config, parameters));
+}
+
 TEST_CASE("only matrices are decayed unless biases and norms are asked for", "[optimizer]") {
   for (const bool all : {false, true}) {
     OptimizerConfig config;

@@ -129,6 +129,19 @@ TEST_CASE("what begins behind the last step is told", "[train][regression]") {
   };
   CHECK_THAT(compressed_from(16), Contains("distributed.gradient_compression.start_step is 16"));
   CHECK_THAT(compressed_from(15), !Contains("gradient_compression.start_step"));
+  const auto profiled_from = [&](std::int64_t start) {  // six steps: two idle, one of warm-up, three recorded
+    return told([&](auto& experiment) { experiment.profiler.start_step = start; });
+  };
+  CHECK_THAT(profiled_from(12), Contains("ends with step 17, and the run has 16 steps: no profile is written"));
+  CHECK_THAT(profiled_from(11), !Contains("profile"));
+  const auto stopped_after = [&](std::int64_t patience) {  // evaluations at steps 4, 8 and 12, and at the end
+    return told([&](auto& experiment) {
+      experiment.train.eval_every = 4;
+      experiment.train.early_stopping = EarlyStoppingConfig{.patience = patience};
+    });
+  };
+  CHECK_THAT(stopped_after(3), Contains("train.early_stopping.patience is 3, and the run has 3 evaluations before"));
+  CHECK_THAT(stopped_after(2), !Contains("train.early_stopping"));
 }
 
 TEST_CASE("twenty steps equal ten steps, a restore and ten more, bit for bit", "[train]") {

@@ -142,10 +142,12 @@ void warn_of_schedule(const optimizer::ScheduleConfig& schedule, double peak_lr,
 /// from 0 by what starts at a step of its own.
 void warn_of_late_starts(const experiment::Experiment& experiment, std::int64_t total_steps,
                          std::vector<tracking::Notice>& notices) {
+  const auto warn = [&](const std::string& what, std::int64_t has, const std::string& units_and_effect) {
+    notices.push_back(
+        {tracking::Level::warning, what + ", and the run has " + core::format_count(has) + " " + units_and_effect});
+  };
   const auto warn_if = [&](bool is_late, const std::string& key, std::int64_t value) {
-    if (is_late)
-      notices.push_back({tracking::Level::warning, key + " is " + core::format_count(value) + ", and the run has " +
-                                                       core::format_count(total_steps) + " steps: it changes nothing"});
+    if (is_late) warn(key + " is " + core::format_count(value), total_steps, "steps: it changes nothing");
   };
   const auto warn_from_zero = [&](const std::string& key, std::int64_t start) {
     warn_if(start >= total_steps, key, start);
@@ -167,6 +169,18 @@ void warn_of_late_starts(const experiment::Experiment& experiment, std::int64_t 
   warn_from_one("tracking.histogram_every", experiment.tracking.histogram_every);
   if (const auto& snapshots = experiment.checkpoint.in_memory)
     warn_from_one("checkpoint.in_memory.every", snapshots->every);
+  const profiler::ProfilerConfig& profile = experiment.profiler;
+  const std::int64_t num_profiled = (profile.wait + profile.warmup + profile.active) * profile.repeat;
+  if (profile.start_step && *profile.start_step - 1 + num_profiled > total_steps)
+    warn("the profile from profiler.start_step on ends with step " +
+             core::format_count(*profile.start_step - 1 + num_profiled),
+         total_steps, "steps: no profile is written");
+  if (const std::optional<EarlyStoppingConfig>& stopping =
+          experiment.train.early_stopping)  // the first is the best yet
+    if (const std::int64_t before_end = (total_steps - 1) / std::max<std::int64_t>(1, eval_interval(experiment.train));
+        before_end <= stopping->patience)
+      warn("train.early_stopping.patience is " + core::format_count(stopping->patience), before_end,
+           "evaluations before its last step: it changes nothing");
 }
 
 optimizer::RunLength run_length(const experiment::Experiment& experiment, const dataset::Loader& train,
