@@ -10,8 +10,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <tuple>
 
+#include "core/error.h"
 #include "optimizer/rule.h"
 
 namespace trainctl::optimizer {
@@ -81,6 +83,11 @@ class Soap final : public Optimizer {
   }
 
   void visit_state(runtime::State& state) override {
+    // In other bases, the averages of gradients mean something else.
+    const std::string rotated =
+        "dims up to " + std::to_string(config_.max_precond_dim) + (config_.precondition_1d ? ", of vectors too" : "");
+    if (runtime::watched_another(state, rotated))
+      throw core::Error("the checkpoint's averages of gradients are in other bases; this run rotates " + rotated);
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       Slots& slots = slots_[i];
       slots.calls.visit_state(state, groups_[i]);

@@ -425,11 +425,24 @@ TEST_CASE("what a run can't go on with is refused by its key", "[train]") {
   experiment.train.steps = 2;
   const TemporaryDirectory directory;
   EventLog log;
-  train_on(experiment, directory, log, {{"optimizer.kind", "adamw"}});
+  train_on(experiment, directory, log, {{"optimizer.beta1", "0.9"}, {"optimizer.kind", "adamw"}});
   experiment.train.steps = 4;
   experiment.optimizer.rule = optimizer::SgdConfig{.momentum = 0.9};
   CHECK_THROWS_WITH(train_on(experiment, directory, log, {{"optimizer.kind", "sgd"}}),
-                    Contains("can't go on with optimizer.kind: adamw -> sgd"));
+                    Contains("can't go on with optimizer.kind: adamw -> sgd: ") && !Contains("beta1"));
+}
+
+TEST_CASE("averages in other bases are refused at a resume of soap", "[train][regression]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 2;
+  experiment.optimizer.rule = optimizer::SoapConfig{};
+  const TemporaryDirectory directory;
+  EventLog log;
+  train_on(experiment, directory, log, {{"optimizer.max_precond_dim", "10000"}});
+  experiment.train.steps = 4;
+  experiment.optimizer.rule = optimizer::SoapConfig{.max_precond_dim = 8};
+  CHECK_THROWS_WITH(train_on(experiment, directory, log, {{"optimizer.max_precond_dim", "8"}}),
+                    Contains("can't go on with optimizer.max_precond_dim: 10000 -> 8"));
 }
 
 TEST_CASE("a network without a place for weights of the checkpoint is refused by its key", "[train][regression]") {
@@ -462,6 +475,13 @@ TEST_CASE("data of another shape are refused by their key", "[train][regression]
   experiment.dataset.source = source;
   CHECK_THROWS_WITH(train_on(experiment, directory, log, {{"dataset.num_classes", "5"}}),
                     Contains("can't go on with dataset.num_classes: 4 -> 5") && !Contains("another version"));
+  // Only what decides the shapes of the network is named.
+  experiment.train.loss_spikes = LossSpikesConfig{};
+  experiment.optimizer.lr = 0.5;
+  CHECK_THROWS_WITH(
+      train_on(experiment, directory, log,
+               {{"dataset.num_classes", "5"}, {"optimizer.lr", "0.5"}, {"train.loss_spikes.window", "8"}}),
+      Contains("dataset.num_classes: 4 -> 5") && !Contains("optimizer.lr") && !Contains("loss_spikes"));
 }
 
 TEST_CASE("state of another version is refused with its cause and what to do", "[train][regression]") {

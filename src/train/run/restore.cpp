@@ -147,6 +147,23 @@ void check_meaning(const dataset::SampleSpec& now, const checkpoint::CheckpointI
         "the data must be as it was for a run to go on; another run may begin from its weights: model.init_from");
 }
 
+/// Returns the changes that can be the reason why a value of the checkpoint doesn't fit.
+std::vector<std::string> changes_behind(const std::string& problem, const std::vector<std::string>& all) {
+  const auto is_of = [&](const char* tensors) { return problem.find(tensors) != std::string::npos; };
+  std::vector<std::string> changes;
+  if (is_of("tensor model.")) changes = changes_within({"model.", "quantization.", "dataset.", "task."}, all);
+  if (is_of("tensor optimizer.")) changes = changes_within({"optimizer."}, all);
+  if (changes.empty())
+    changes = changes_within({"model.", "optimizer.", "amp.", "quantization.", "train.loss_spikes"}, all);
+  if (changes.empty()) changes = changes_within({"dataset.", "task."}, all);
+  for (const std::string section : {"model.", "optimizer.", "quantization."}) {  // another kind has other keys
+    const std::vector<std::string> kind = changes_within({section + "kind: "}, changes);
+    if (!kind.empty())
+      std::erase_if(changes, [&](const auto& one) { return one.starts_with(section) && one != kind.front(); });
+  }
+  return changes;
+}
+
 /// Reads the run's state. What the checkpoint lacks or has in another shape is an Error with the keys that changed
 /// since. If no key changed, an earlier version of the program wrote the checkpoint.
 void visit_saved(Run& run, checkpoint::StateReader& reader, const checkpoint::Checkpoint& checkpoint,
@@ -154,9 +171,7 @@ void visit_saved(Run& run, checkpoint::StateReader& reader, const checkpoint::Ch
   try {
     run.visit_state(reader);
   } catch (const core::Error& error) {
-    std::vector<std::string> changes =
-        changes_within({"model.", "optimizer.", "amp.", "quantization.", "train.loss_spikes"}, all_changes);
-    if (changes.empty()) changes = changes_within({"dataset.", "task."}, all_changes);  // shapes follow them
+    const std::vector<std::string> changes = changes_behind(error.what(), all_changes);
     if (changes.empty())
       throw core::Error(
           "a run can't go on from " + checkpoint.name() +
