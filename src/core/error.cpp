@@ -95,7 +95,9 @@ ConfigError::ConfigError(std::vector<Problem> problems)
 
 Error system_error(std::string_view action, std::string_view path) {
   const int code = errno;
-  return Error("cannot " + std::string(action) + " " + std::string(path) + ": " + std::strerror(code));
+  Error error("cannot " + std::string(action) + " " + std::string(path) + ": " + std::strerror(code));
+  if (code == ENOSPC || code == EDQUOT) error.hint("make room there, and run the command again");
+  return error;
 }
 
 void ensure(bool condition, std::string_view message, std::source_location where) {
