@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "exporters/inductor_package.h"
+#include "exporters/model_card.h"
 #include "exporters/onnx/run/file.h"
 #include "exporters/torchscript.h"
 #include "pretrained/torch_file.h"
@@ -18,12 +19,14 @@ class OpenedGraph {
  public:
   virtual ~OpenedGraph() = default;
   virtual at::Tensor run(const Signature& signature, const std::vector<at::Tensor>& inputs) = 0;
+  virtual std::string note(const std::string& name) const = 0;  // "": there is none
 };
 
 class ScriptGraph final : public OpenedGraph {
  public:
   explicit ScriptGraph(const fs::path& path) : file_(open_torchscript(path)) {}
   at::Tensor run(const Signature&, const std::vector<at::Tensor>& inputs) override { return file_->run(inputs); }
+  std::string note(const std::string& name) const override { return file_->note(name); }
 
  private:
   std::unique_ptr<TorchScriptFile> file_;
@@ -37,6 +40,7 @@ class OnnxGraphFile final : public OpenedGraph {
     for (std::size_t i = 0; i < inputs.size(); ++i) named[signature.inputs[i].name] = inputs[i];
     return file_.run(named).at(file_.outputs().front());
   }
+  std::string note(const std::string& name) const override { return file_.note(name); }
 
  private:
   OnnxFile file_;
@@ -46,6 +50,7 @@ class CompiledGraph final : public OpenedGraph {
  public:
   explicit CompiledGraph(const fs::path& path) : package_(open_inductor_package(path)) {}
   at::Tensor run(const Signature&, const std::vector<at::Tensor>& inputs) override { return package_->run(inputs); }
+  std::string note(const std::string&) const override { return ""; }
 
  private:
   std::unique_ptr<InductorPackage> package_;
@@ -113,8 +118,8 @@ std::unique_ptr<model::Model> open_graph(const fs::path& path, const Signature& 
   return std::make_unique<GraphModel>(open(path), signature);
 }
 
-void check_graph(const fs::path& path) {
-  open(path);
+std::vector<std::string> classes_of_graph(const fs::path& path) {
+  return classes_in(open(path)->note(kModelJson));
 }
 
 }  // namespace trainctl::exporters

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "exporters/signature.h"
 #include "model/model.h"
@@ -17,7 +19,8 @@ bool is_graph_file(const std::filesystem::path& path);
 /// reason.
 std::unique_ptr<model::Model> open_graph(const std::filesystem::path& path, const Signature& signature);
 
-/// Reads the file and drops it: the Errors of open_graph(), before anything else is prepared.
-void check_graph(const std::filesystem::path& path);
+/// Reads the file and drops it: the Errors of open_graph(), before anything else is prepared. Returns the classes that
+/// its model.json lists, in the order of the outputs; empty: it lists none.
+std::vector<std::string> classes_of_graph(const std::filesystem::path& path);
 
 }  // namespace trainctl::exporters

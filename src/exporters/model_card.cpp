@@ -208,4 +208,15 @@ std::map<std::string, std::string> notes_of(const ModelCard& card) {
           {kModelJson, core::indented_json(model_json(card)) + "\n"}};
 }
 
+std::vector<std::string> classes_in(const std::string& model_json) {
+  const auto json = core::parse_json_or_discard(model_json);
+  if (!json.is_object() || !json.contains("trainctl") || !json.contains("classes")) return {};
+  std::vector<std::string> classes;
+  for (const auto& name : json["classes"]) {
+    if (!name.is_string()) return {};
+    classes.push_back(name.get<std::string>());
+  }
+  return classes;
+}
+
 }  // namespace trainctl::exporters

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "dataset/description.h"
 
 namespace trainctl::pretrained {
@@ -72,25 +73,38 @@ bool is_in_another_place(const std::vector<std::string>& theirs, const std::vect
   return is_new_comparison && is_in_another_place(*lower_theirs, *lower_ours);
 }
 
-}  // namespace
-
-void check_class_order(const WeightsSource& weights, const std::vector<std::string>& ours, ClassesBy by) {
-  if (ours.empty()) return;
-  const std::vector<std::string> theirs = classes_of(weights);
-  if (theirs.empty() || theirs.size() != ours.size() || theirs == ours) return;
-  if (are_places(theirs, ours)) return;
+/// Compares as many classes. `path` is that of the weights.
+void check_equal_number(const std::filesystem::path& path, const std::vector<std::string>& theirs,
+                        const std::vector<std::string>& ours, ClassesBy by) {
+  if (theirs == ours || are_places(theirs, ours)) return;
   std::string list;
   for (const std::string& name : theirs) list += (list.empty() ? "" : ", ") + name;
   const bool is_permutation = std::is_permutation(theirs.begin(), theirs.end(), ours.begin(), ours.end());
-  const std::string remedy = is_permutation
-                                 ? "set dataset.class_names: [" + list + "]"
-                                 : "set dataset.class_names to the data's names in the order of these outputs";
+  const std::string names = is_permutation ? ": [" + list + "]" : " to the data's names in the order of these outputs";
+  const std::string remedy =
+      "set dataset.class_names" + names + ", or give the directory of the run that trained the weights";
   if (is_in_another_place(theirs, ours))
-    throw core::Error("the weights at " + weights.from.string() + " have the data's classes in another order: " + list)
+    throw core::Error("the weights at " + path.string() + " have the data's classes in another order: " + list)
         .hint(remedy);
   if (by == ClassesBy::data)
-    throw core::Error("the weights at " + weights.from.string() + " have other classes than the data: " + list)
-        .hint(remedy);
+    throw core::Error("the weights at " + path.string() + " have other classes than the data: " + list).hint(remedy);
+}
+
+}  // namespace
+
+void check_class_order(const WeightsSource& weights, const std::vector<std::string>& ours, ClassesBy by) {
+  const std::vector<std::string> theirs = classes_of(weights);
+  if (!ours.empty() && theirs.size() == ours.size()) check_equal_number(weights.from, theirs, ours, by);
+}
+
+void check_exported_classes(const std::filesystem::path& path, const std::vector<std::string>& theirs,
+                            const std::vector<std::string>& ours, ClassesBy by) {
+  if (theirs.empty() || ours.empty()) return;
+  if (theirs.size() != ours.size())
+    throw core::Error("the weights at " + path.string() + " have " + core::format_count(theirs.size()) +
+                      " classes, and the data has " + core::format_count(ours.size()))
+        .hint("give the directory of the run that trained them instead of an experiment file");
+  check_equal_number(path, theirs, ours, by);
 }
 
 }  // namespace trainctl::pretrained

@@ -1,6 +1,7 @@
 // Classes of a published network, in the order of its outputs.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -16,5 +17,9 @@ enum class ClassesBy { user, data };
 /// ClassesBy::data it throws for other names, too, since nobody says which output they are. LABEL_0 is no name, nor is
 /// 0 beside classes that are no such numbers.
 void check_class_order(const WeightsSource& weights, const std::vector<std::string>& ours, ClassesBy by);
+
+/// Does so with the classes that an export at `path` lists. Throws for another number of classes, too.
+void check_exported_classes(const std::filesystem::path& path, const std::vector<std::string>& theirs,
+                            const std::vector<std::string>& ours, ClassesBy by);
 
 }  // namespace trainctl::pretrained

@@ -1,5 +1,6 @@
 """What a run leaves for others: graphs and weights, each compared with the live model, with its card; damaged files are refused."""
 import importlib.util
+import itertools
 import json
 import pathlib
 import shutil
@@ -7,7 +8,7 @@ import types
 import unittest
 import zipfile
 
-from trainctl_process import ROOT, newest_checkpoint, run, temporary_directory, write_experiment
+from trainctl_process import ROOT, newest_checkpoint, png, run, temporary_directory, write_experiment
 
 IMAGES = """
 name: exported images
@@ -128,6 +129,35 @@ class Export(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stderr)
             for metric, value in expected.items():
                 self.assertAlmostEqual(json.loads(result.stdout)["metrics"][metric], value, delta=1e-5)
+
+    def test_files_are_not_used_with_other_classes_than_those_that_they_list(self):
+        directory = self.root / "classes"
+        files = {"onnx": "m.onnx", "torchscript": "m.pt", "safetensors": "weights"}
+        for name in "abc":
+            (directory / name).mkdir(parents=True)
+            (directory / name / "0.png").write_bytes(png([bytes([99] * 24)] * 8, 2, 3))
+        config = write_experiment(self.root, f"""
+name: three classes
+dataset: {{kind: image_folder, train: {directory}, eval: {directory}, batch_size: 3, transforms: [{{kind: resize, size: 4, width: 4}}, normalize]}}
+model: {{kind: mlp, hidden: [4]}}
+train: {{steps: 1}}
+device: {{kind: cpu}}
+""", "three_classes.yaml")
+        trained = run("train", config, "--run-dir", self.root / "three_classes", cwd=ROOT)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        for form, name in files.items():
+            self.export(config, form, name)
+        shutil.rmtree(directory / "a")
+        for others in ("bc", "bcd"):
+            for other in others:
+                shutil.copytree(directory / "b", directory / other, dirs_exist_ok=True)
+            for name, command in itertools.product(files.values(), (("eval",), ("predict", "--input", directory / "b/0.png"))):
+                with self.subTest(others=others, name=name, command=command[0]):
+                    refused = run(command[0], config, "--checkpoint", self.root / name, *command[1:], cwd=ROOT)
+                    self.assertEqual(refused.returncode, 1, refused.stdout)
+                    self.assertIn("classes", refused.stderr)
+        own = run("predict", self.root / "three_classes", "--checkpoint", self.root / "m.onnx", "--input", directory / "b/0.png", cwd=ROOT)
+        self.assertEqual(set(json.loads(own.stdout)["scores"]), set("abc"), own.stderr)
 
     def test_exported_weights_are_evaluated_as_they_are_under_any_optimizer(self):
         """A schedule-free optimizer evaluates the average of its two sequences; exported weights are that average."""

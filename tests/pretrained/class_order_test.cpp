@@ -29,6 +29,18 @@ TEST_CASE("classes of a published network are the data's, or refused", "[pretrai
   CHECK(refusal(R"({"0": "LABEL_0", "1": "LABEL_1"})", {"a", "b"}, ClassesBy::data) == "no error");
 }
 
+TEST_CASE("classes that an export lists are the data's, or refused", "[pretrained][regression]") {
+  const auto refusal = [](const Names& ours, ClassesBy by = ClassesBy::data) {
+    return error_of([&] { check_exported_classes("model.onnx", {"a", "b", "c"}, ours, by); });
+  };
+  CHECK(refusal({"a", "b", "c"}) == "no error");
+  CHECK(refusal({}) == "no error");
+  CHECK_THAT(refusal({"b", "c"}), Contains("model.onnx have 3 classes"));
+  CHECK_THAT(refusal({"b", "c", "d"}), Contains("in another order: a, b, c"));
+  CHECK_THAT(refusal({"x", "y", "z"}), Contains("other classes than the data: a, b, c"));
+  CHECK(refusal({"x", "y", "z"}, ClassesBy::user) == "no error");
+}
+
 TEST_CASE("classes that are numbers, or differ by case alone, have an order", "[pretrained][regression]") {
   const TemporaryDirectory directory;
   directory.write("model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));

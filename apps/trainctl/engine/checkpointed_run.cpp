@@ -6,10 +6,12 @@
 
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "dataset/description.h"
 #include "engine.h"
 #include "exporters/graph_model.h"
+#include "exporters/model_card.h"
 #include "model/lora.h"
 #include "notice_printer.h"
 #include "quantization/quantization.h"
@@ -74,6 +76,14 @@ OpenData data_of(const std::optional<checkpoint::Found>& used, const std::string
   };
 }
 
+/// Returns the classes that the model.json of exported or quantized weights lists; empty: there is none.
+std::vector<std::string> listed_classes(const std::filesystem::path& path) {
+  const std::filesystem::path file =
+      (std::filesystem::is_directory(path) ? path : path.parent_path()) / exporters::kModelJson;
+  if (!std::filesystem::is_regular_file(file)) return {};
+  return exporters::classes_in(core::read_file(file));
+}
+
 void load_published(train::Run& run, const std::string& path, pretrained::ClassesBy classes,
                     std::vector<tracking::Notice>& notices) {
   model::ModelConfig config = run.experiment.model;
@@ -114,8 +124,9 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples sampl
   std::vector<tracking::Notice> notices;
   experiment::Experiment experiment = call.loaded.experiment;
   const bool is_graph = exporters::is_graph_file(call.checkpoint);
+  std::vector<std::string> exported_classes;
   if (is_graph) {
-    exporters::check_graph(call.checkpoint);  // before the data is prepared
+    exported_classes = exporters::classes_of_graph(call.checkpoint);  // before the data is prepared
     experiment.device.kind = runtime::DeviceKind::cpu;
   }
   const bool quantized = quantization::is_quantized(call.checkpoint);
@@ -144,6 +155,12 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples sampl
   rank.open_data = data_of(found, call.run_dir, samples, experiment.dataset);
   CheckpointedRun loaded{.run = train::build(experiment, notices, rank), .checkpoint = call.checkpoint};
   loaded.num_parameters = model::num_parameters(*loaded.run->model);
+  const auto stated = call.loaded.flat.find("dataset.class_names");
+  const bool by_user = stated != call.loaded.flat.end() && stated->second != "[]";
+  const pretrained::ClassesBy classes_by = by_user ? pretrained::ClassesBy::user : pretrained::ClassesBy::data;
+  if (!is_graph && !found) exported_classes = listed_classes(call.checkpoint);
+  pretrained::check_exported_classes(call.checkpoint, exported_classes, loaded.run->data.train->spec().class_names,
+                                     classes_by);
   if (!found) loaded.run->optimizer->eval();  // before other weights are there, which it must leave as they are
   if (is_graph) {
     use_graph(loaded);
@@ -154,10 +171,7 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples sampl
     train::restore_for_use(*loaded.run, found->path, train::with_contents(call.loaded.flat), printer);
     if (loaded.run->ema) loaded.run->ema->swap();
   } else {
-    const auto stated = call.loaded.flat.find("dataset.class_names");
-    const bool by_user = stated != call.loaded.flat.end() && stated->second != "[]";
-    load_published(*loaded.run, call.checkpoint, by_user ? pretrained::ClassesBy::user : pretrained::ClassesBy::data,
-                   notices);
+    load_published(*loaded.run, call.checkpoint, classes_by, notices);
   }
   loaded.run->ema.reset();  // the weights to use are in the model
   loaded.run->model->set_training(false);
