@@ -303,6 +303,11 @@ bool keeps_share_for_evaluation(const FoldsOptions& options) {
   const bool insists = std::any_of(options.experiment.sets.begin(), options.experiment.sets.end(),
                                    [](const std::string& set) { return set.starts_with("dataset.eval_fraction"); });
   if (insists) return false;
+  try {
+    experiment::load_experiment(options.experiment.config, sets_of_fold(options, 0), load_plugin);
+    return false;
+  } catch (const core::ConfigError&) {  // the folds beside the share, or another problem
+  }
   const experiment::LoadedExperiment loaded =
       experiment::load_experiment(options.experiment.config, options.experiment.sets, load_plugin);
   return config::facts_of(loaded.experiment.dataset.source).eval.value.kept_share > 0;

@@ -58,6 +58,12 @@ class Splits(unittest.TestCase):
         self.assertIn("the experiment names no test set", refusal)
         self.assertIn("dataset.test", refusal)
 
+    def test_folds_give_a_run_its_evaluation_set(self):
+        evaluates = ("--set", "train.eval_every=4", "--set", "checkpoint.best={metric: accuracy}")
+        self.call("train", "p.yaml", "--folds", "2", "--run-dir", "folds", *evaluates)
+        kept = ("--set", "train.early_stopping={patience: 2}", "--set", "dataset.eval_fraction=0.1")
+        self.assertNotIn("no evaluation set", self.call("train", "p.yaml", "--folds", "2", *evaluates, *kept, code=2).stderr)
+
     def test_folds_give_mean_and_sample_deviation(self):
         document = json.loads(self.call("train", "p.yaml", "--folds", "4", "--run-dir", "folds", "--json").stdout)
         self.assertEqual(document["outcome"], "finished")
