@@ -140,6 +140,10 @@ class Faults(InScratch):
         self.assertEqual(alone.returncode, 0, alone.stderr)
         self.assertIn("resuming run/checkpoints/step_00000005", alone.stderr)
         self.assertEqual(newest_checkpoint(self.root / "run").name, "step_00000007")
+        (self.root / "run/summary.json").unlink()  # of a run that was killed
+        past = run("train", "run", "--set", "train.steps=4", "--json", cwd=self.root)
+        self.assertEqual(past.returncode, 1, past.stderr)
+        self.assertIn("run stands at step 7, past the end", past.stderr)
         (self.root / "empty").mkdir()
         wrong = run("train", "empty", cwd=self.root)
         self.assertEqual(wrong.returncode, 2)
