@@ -30,7 +30,7 @@ transformers.logging.set_verbosity_error()
 warnings.simplefilter("ignore")
 CORPUS = ["the quick brown fox jumps over the lazy dog", "The Year 2024 has 12345 days, naïve café", "a an and are as at be by for from", "in is it of on or that the to with"]
 TEXTS = ["the quick brown fox", "  The YEAR 2024, naïve  café ", "a<s>b</s> the <unk>", "[CLS] the [SEP] [MASK]fox", "one<|end|> two <|end|>three", "the<new> quick <new>",
-         "x<|endoftext|>y", "12345\n\nthe\tdog", "<pad>the", "", "dogfox", "日本 the 🙂 …", "the <extra_id_0> of", "A<|im_start|>user\nthe<|im_end|>", ".......", "a.....a......"]
+         "x<|endoftext|>y", "12345\n\nthe\tdog", "<pad>the", "", "dogfox", "日本 the 🙂 …", "the <extra_id_0> of", "the<extra_id_99> ｆ<new> x", "A<|im_start|>user\nthe<|im_end|>", ".......", "a.....a......"]
 EXTRA = ["<|end|>", "<new>", "<|im_start|>", "<|im_end|>", "quick"]
 
 
@@ -142,8 +142,10 @@ def word_piece_json(drawn):
 
 
 def unigram_json(drawn):
-    pieces = sentencepiece_model_pb2.ModelProto.FromString(sentence_piece("t5", drawn.directory.parent)).pieces
-    made = tokenizers.Tokenizer(models.Unigram([(piece.piece, piece.score) for piece in pieces], unk_id=2))
+    proto = sentencepiece_model_pb2.ModelProto.FromString(sentence_piece("t5", drawn.directory.parent))
+    made = tokenizers.Tokenizer(models.Unigram([(piece.piece, piece.score) for piece in proto.pieces], unk_id=2))
+    if drawn.chance(0.7):
+        made.normalizer = normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
     made.pre_tokenizer = pre_tokenizers.Metaspace()
     made.add_special_tokens(["<pad>", "</s>", "<unk>"])
     if drawn.chance(0.8):

@@ -317,6 +317,48 @@ TEST_CASE("a SentencePiece model has the tokens and roles of its class", "[token
   CHECK(tokenizer->roles().mask == 8);
 }
 
+TEST_CASE("a list of special tokens takes the place of a SentencePiece model's own", "[tokenizer][regression]") {
+  const auto files = [](const char* config) {
+    return Files({{"spiece.model", t5_model()}, {"tokenizer_config.json", config}});
+  };
+  const auto named = [&](const std::string& rest) {
+    return files((R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 2)" + rest + "}").c_str());
+  };
+  const std::string text = "the <extra_id_0> fox";
+  CHECK(ids_of(*named("").load(), text) == Ids{4, 16, 5});
+  CHECK(ids_of(*named(R"(, "extra_special_tokens": ["<extra_id_0>", "<extra_id_1>"])").load(), text) == Ids{4, 16, 5});
+  CHECK(ids_of(*named(R"(, "additional_special_tokens": ["<extra_id_1>", {"content": "<extra_id_0>",
+                          "single_word": true}])")
+                    .load(),
+               "the<extra_id_0>fox <extra_id_0>")
+            .back() == 16);
+  for (const char* list : {"null", "[]", R"(["<extra_id_0>"])", R"(["<new>"])"}) {
+    CAPTURE(list);
+    CHECK_THAT(named(std::string(R"(, "additional_special_tokens": )") + list).refusal(),
+               Contains("tokenizer_config.json: the list of special tokens lacks '<extra_id_"));
+  }
+  CHECK(files(R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "additional_special_tokens": null})")
+            .load()
+            ->vocab_size() == 15);
+  // The older key of special_tokens_map.json adds nothing here.
+  const File map{"special_tokens_map.json", R"({"additional_special_tokens": ["<new>"]})"};
+  const File t5{"tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 2})"};
+  CHECK(Files({{"spiece.model", t5_model()}, t5, map}).load()->vocab_size() == 17);
+}
+
+TEST_CASE("files beside a SentencePiece model say which of its pieces are special", "[tokenizer][regression]") {
+  const std::string pieces = piece("<pad>", 0, 3) + piece("<eos>", 0, 3) + piece("<bos>", 0, 3) + piece("<unk>", 0, 2) +
+                             piece("a", -1) + piece("user", 0, 4) + piece("control", 0, 3) + piece("<mask>", -5);
+  const File model{"tokenizer.model", spm(pieces, 2, {.unknown = 3, .begin = 2, .end = 1, .pad = 0},
+                                          /*keeps_spaces=*/true, /*adds_prefix=*/false)};
+  const auto shown = [&](const std::string& config) {
+    return Files({model, {"tokenizer_config.json", config}}).load()->decode(Ids{4, 5, 6}, SpecialTokens::leave_out);
+  };
+  CHECK(shown(R"({"tokenizer_class": "GemmaTokenizer"})") == "a");
+  CHECK(shown(R"({"tokenizer_class": "GemmaTokenizer", "added_tokens_decoder": {"5": {"content": "user"},
+                  "6": {"content": "control", "special": false}}})") == "ausercontrol");
+}
+
 TEST_CASE("a token is special because of its role, or as the files say", "[tokenizer][regression]") {
   const auto shown = [](const std::vector<File>& files, std::int32_t id) {
     return Files(files).load()->decode(Ids{8, id}, SpecialTokens::leave_out);
@@ -376,6 +418,15 @@ TEST_CASE("side files that contradict a vocabulary are refused with their place"
   const std::string shifted = R"({"model": {"type": "Unigram", "vocab": [["<s>", 0], ["<pad>", 0]]}})";
   CHECK_THAT(Files({{"spiece.model", t5_model()}, {"tokenizer.json", shifted}}).refusal(),
              Contains("spiece.model: id 0 is <pad>") && Contains("tokenizer.json"));
+  CHECK_THAT(Files({{"tokenizer.model", llama_model()},
+                    {"tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})"}})
+                 .refusal(),
+             Contains("the model puts a space before texts"));
+  CHECK_THAT(
+      Files({kWords,
+             {"tokenizer_config.json", R"({"fast_tokenizer_files": ["tokenizer.json", "tokenizer.4.0.0.json"]})"}})
+          .refusal(),
+      Contains("tokenizer_config.json: fast_tokenizer_files names \"tokenizer.4.0.0.json\""));
 }
 
 TEST_CASE("the files beside a tokenizer.json give roles, tokens and BERT's normalizer", "[tokenizer][regression]") {

@@ -481,7 +481,8 @@ SpecialTokenIds roles_in(const SentencePieceProcessor& processor) {
 void require_model_of_class(const std::filesystem::path& path, const Json& config, const std::string& type,
                             const SentencePieceFile& file) {
   const bool is_llama = type == "LlamaTokenizer";
-  if (!is_llama && type != "GemmaTokenizer") return;
+  const bool has_no_class = type == "PreTrainedTokenizer";
+  if (!is_llama && !has_no_class && type != "GemmaTokenizer") return;
   const bool has_prefix = is_llama && config.value("add_prefix_space", Json()) != false;
   const auto refuse = [&](const std::string& what) {
     throw core::Error(path.string() + ": " + what + ", and transformers reads this directory with " + type +
@@ -490,8 +491,8 @@ void require_model_of_class(const std::filesystem::path& path, const Json& confi
   };
   if (config.empty() && !model_config_beside(path).contains("model_type")) return;
   if (!config.contains("tokenizer_class") && is_llama) refuse("no file names the tokenizer_class");
-  if (file.is_unigram) refuse("the model is a Unigram model");
-  if (file.changes_characters) refuse("the model normalizes characters");
+  if (file.is_unigram && !has_no_class) refuse("the model is a Unigram model");
+  if (file.changes_characters && !has_no_class) refuse("the model normalizes characters");
   if (file.remove_extra_whitespaces) refuse("the model removes extra spaces");
   if (file.add_dummy_prefix != has_prefix)
     refuse(file.add_dummy_prefix ? "the model puts a space before texts" : "the model puts no space before texts");
@@ -505,9 +506,26 @@ void add_control_pieces(const SentencePieceFile& file, std::vector<AddedToken>& 
     AddedToken token;
     token.content = token.pattern = std::string(piece.text);
     token.id = static_cast<std::uint32_t>(id);
-    token.special = piece.type == PieceType::control;
+    token.special = true;
     tokens.push_back(std::move(token));
   }
+}
+
+/// Returns those of the class's own tokens that the files beside the model leave as they are. A list of special tokens
+/// takes their place, and transformers then encodes those that the list lacks as any other text.
+std::vector<AddedToken> tokens_not_beside(std::vector<AddedToken> own, const std::vector<SideToken>& beside,
+                                          const std::filesystem::path& path, const Json& config) {
+  const auto listed = config.find("extra_special_tokens");
+  const bool has_list = listed != config.end() && !listed->is_object();
+  std::erase_if(own, [&](const AddedToken& token) {
+    return std::ranges::any_of(
+        beside, [&](const SideToken& side) { return side.token.content == token.content && (has_list || side.id); });
+  });
+  if (has_list && !own.empty())
+    throw core::Error((path.parent_path() / "tokenizer_config.json").string() + ": the list of special tokens lacks '" +
+                      own.front().content + "', which transformers then encodes as any other text")
+        .hint("list all special tokens of the model and its class, or remove the list");
+  return own;
 }
 
 /// Refuses a tokenizer.json of a Unigram model if transformers reads something else than its .model. That is the file
@@ -533,8 +551,17 @@ void require_tokens_of_class(const std::filesystem::path& path, const Json& conf
     refuse("it has " + std::to_string(count) + " sentinels, and T5Tokenizer has " + wanted.dump());
 }
 
-Additions additions_beside(const std::filesystem::path& path, const Json& config,
-                           const SentencePieceProcessor& processor, const SentencePieceFile& file) {
+/// Refuses a tokenizer.json whose rules for characters aren't those of the .model.
+void require_same_rules(const Json& unigram, const SentencePieceFile& file, const std::filesystem::path& path) {
+  const bool changes = unigram.value("normalizer", Json()).dump().find("\"Precompiled\"") != std::string::npos;
+  if (changes == file.changes_characters) return;
+  throw core::Error(path.string() + ": the model " + (changes ? "doesn't normalize" : "normalizes") +
+                    " characters, and tokenizer.json beside it " + (changes ? "does" : "doesn't"))
+      .hint("remove tokenizer.json to take the rules of the .model");
+}
+
+Additions additions_beside(const std::filesystem::path& path, Json config, const SentencePieceProcessor& processor,
+                           const SentencePieceFile& file) {
   Additions found{.roles = roles_in(processor),
                   .truncation_side = truncation_side(path, config),
                   .cleans_up = cleans_up_text(config) && file.is_unigram};
@@ -551,22 +578,32 @@ Additions additions_beside(const std::filesystem::path& path, const Json& config
   if (is_legacy) found.prefix_space = PrefixSpace::each_unless_there;
   if (is_t5) found.prefix_space = PrefixSpace::each_part;
   const Json unigram = unigram_beside(path);
+  const bool has_config = !config.empty();
+  std::vector<AddedToken> own;
   if (!unigram.is_null()) {
     require_same_ids(unigram, processor, path);
     found.tokens = added_in(unigram, path);
     require_tokens_of_class(path, config, type, found.tokens);
+    require_same_rules(unigram, file, path);
   } else {
-    if (!config.empty()) add_control_pieces(file, found.tokens);
-    if (is_t5) add_sentinels(path, config, processor, found.tokens);
+    // transformers puts the model's pieces in the place of these, which special_tokens_map.json lists.
+    config.erase("additional_special_tokens");
+    if (has_config) add_control_pieces(file, own);
+    if (is_t5) add_sentinels(path, config, processor, own);
   }
-  const KnownTokens known{.find = [&](std::string_view token) { return piece_id(processor, token); },
-                          .size = static_cast<std::uint32_t>(processor.GetPieceSize())};
-  const std::vector<SideToken> beside = side_tokens_with_ids(path, config);
+  const auto find = [&](std::string_view token) -> std::optional<std::uint32_t> {
+    const auto same = std::ranges::find(own, token, &AddedToken::content);
+    return same == own.end() ? piece_id(processor, token) : std::optional(same->id);
+  };
+  KnownTokens known{.find = find, .size = static_cast<std::uint32_t>(processor.GetPieceSize())};
+  for (const AddedToken& token : own) known.size = std::max(known.size, token.id + 1);
   // A model without files beside it is read as the library reads it.
   std::span<const UsualToken> usual;
-  if (!beside.empty() || !config.empty() || !found.tokens.empty()) {
+  if (!side_tokens_with_ids(path, config).empty() || has_config || !found.tokens.empty() || !own.empty()) {
     usual = usual_tokens_of(is_t5 || type == "GemmaTokenizer" ? type : "LlamaTokenizer");
-    add_side_tokens(side_tokens(path, config, usual), known, /*normalizer=*/nullptr, found.tokens);
+    const std::vector<SideToken> beside = side_tokens(path, config, usual);
+    if (unigram.is_null()) found.tokens = tokens_not_beside(own, beside, path, config);
+    add_side_tokens(beside, known, /*normalizer=*/nullptr, found.tokens);
   }
   set_roles(config, usual, known, found.tokens, found.roles);
   return found;

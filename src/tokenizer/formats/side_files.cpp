@@ -149,6 +149,12 @@ Json config_beside(const fs::path& path) {
     throw core::Error(place_in(path, kConfig) +
                       "split_special_tokens: true takes special tokens of a text apart, which is not done here")
         .hint("remove the key, if special tokens of texts may stay whole");
+  if (const Json files = config.value("fast_tokenizer_files", Json()); files.is_array())
+    for (const Json& file : files)
+      if (file.is_string() && file.get<std::string>().starts_with("tokenizer.") && file != "tokenizer.json")
+        throw core::Error(place_in(path, kConfig) + "fast_tokenizer_files names " + file.dump() +
+                          ", which some versions of transformers read in place of tokenizer.json")
+            .hint("rename the file that is meant to tokenizer.json, and remove the key");
   if (config.contains(kDecoder)) return config;
   const Json map = object_beside(path, kMap);
   for (const auto& [key, value] : map.items()) {
