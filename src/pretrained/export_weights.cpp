@@ -68,18 +68,18 @@ std::vector<fs::path> write_layout(const checkpoint::TensorMap& tensors, const m
   const bool is_renamed = request.layout == ExportLayout::hugging_face;
   make_directory(request.directory);
   std::vector<fs::path> files;
+  for (const auto& [name, json] : texts) {
+    core::write_file_atomically(request.directory / name, core::indented_json(json) + "\n");
+    files.push_back(request.directory / name);
+  }
+  if (request.tokenizer)  // may be refused, before the weights are written
+    for (fs::path& file : copy_tokenizer(*request.tokenizer, request.directory)) files.push_back(std::move(file));
   const fs::path weights = request.directory / "model.safetensors";
   const fs::path beside = request.directory / "model.safetensors.tmp";
   checkpoint::write_safetensors(beside, is_renamed ? renamed_to_transformers(tensors, network) : tensors,
                                 {{"format", "pt"}}, core::Durability::process);
   fs::rename(beside, weights);
   files.push_back(weights);
-  for (const auto& [name, json] : texts) {
-    core::write_file_atomically(request.directory / name, core::indented_json(json) + "\n");
-    files.push_back(request.directory / name);
-  }
-  if (request.tokenizer)
-    for (fs::path& file : copy_tokenizer(*request.tokenizer, request.directory)) files.push_back(std::move(file));
   return files;
 }
 

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "tokenizer/tokenizer.h"
 
 namespace trainctl::pretrained {
 namespace {
@@ -113,6 +114,37 @@ std::map<std::string, fs::path> tokenizer_copies(const fs::path& tokenizer) {
   return copies;
 }
 
+/// Names the class of the copied tokenizer if the network beside it would make transformers take another. Returns the
+/// file that it wrote, if any.
+std::optional<fs::path> keep_class(const fs::path& tokenizer, const fs::path& directory) {
+  const bool has_usual_name =
+      std::ranges::any_of(kTokenizerFiles, [&](const auto& file) { return tokenizer.filename() == file.first; });
+  if (fs::is_regular_file(tokenizer) && !has_usual_name) return std::nullopt;  // transformers looks for no such file
+  const std::string original = tokenizer::load_tokenizer(tokenizer)->fingerprint();
+  std::string problem = "its ids or special tokens differ";
+  const auto is_read_alike = [&] {
+    try {
+      return tokenizer::load_tokenizer(directory)->fingerprint() == original;
+    } catch (const core::Error& error) {
+      problem = error.what();
+      return false;
+    }
+  };
+  if (is_read_alike()) return std::nullopt;
+  const fs::path config = directory / "tokenizer_config.json";
+  if (fs::is_regular_file(directory / "tokenizer.json")) {
+    const fs::path from = fs::is_directory(tokenizer) ? tokenizer : fs::absolute(tokenizer).parent_path();
+    const std::string own = tokenizer::auto_tokenizer_class(from / "tokenizer.json");
+    Json json = object_in(config);
+    json["tokenizer_class"] = own.empty() ? "PreTrainedTokenizerFast" : own;
+    core::write_file_atomically(config, core::indented_json(json) + "\n");
+    if (is_read_alike()) return config;
+  }
+  throw core::Error("beside this network, transformers reads the tokenizer at " + tokenizer.string() +
+                    " otherwise than in training: " + problem)
+      .hint("name its tokenizer_class in a tokenizer_config.json beside it, and train with that");
+}
+
 std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& directory) {
   std::vector<fs::path> files;
   for (const auto& [name, source] : tokenizer_copies(tokenizer)) {
@@ -120,6 +152,8 @@ std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& 
     fs::create_directories(files.back().parent_path());
     core::write_file_atomically(files.back(), core::read_file(source));
   }
+  if (const std::optional<fs::path> written = keep_class(tokenizer, directory))
+    if (std::ranges::find(files, *written) == files.end()) files.push_back(*written);
   return files;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "support/temporary_directory.h"
+#include "tokenizer/tokenizer.h"
 
 namespace trainctl::pretrained {
 namespace {
@@ -57,6 +58,32 @@ TEST_CASE("the settings with which transformers draws tokens are read where it d
   CHECK(settings_of(R"({"bos_token_id": 3})").decoder_start == 3);
   CHECK(settings_of(R"({"bos_token_id": 3, "decoder_start_token_id": 0})").decoder_start == 0);
   CHECK_FALSE(settings_of("{}").decoder_start);
+}
+
+TEST_CASE("a copied tokenizer names its class where the network would give it another", "[pretrained][regression]") {
+  const TemporaryDirectory base;
+  const TemporaryDirectory out;
+  write(base / "tokenizer.json", R"({"version": "1.0", "added_tokens": [], "normalizer": null, "decoder": null,
+      "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "truncation": null, "padding": null,
+      "model": {"type": "BPE", "unk_token": "<unk>", "vocab": {"a": 0, "b": 1, "ab": 2, "<unk>": 3},
+                "merges": [["a", "b"]]}})");
+  write(out / "config.json", R"({"model_type": "gpt2"})");
+  copy_tokenizer(base / "tokenizer.json", out.path());
+  std::vector<std::int32_t> ids;
+  tokenizer::load_tokenizer(out.path())->append_ids("ab a?", ids);
+  CHECK(ids == Ids{2, 0, 3});
+  CHECK(nlohmann::json::parse(core::read_file(out / "tokenizer_config.json"))["tokenizer_class"] ==
+        "PreTrainedTokenizerFast");
+
+  const TemporaryDirectory words;
+  const TemporaryDirectory bert;
+  const TemporaryDirectory gpt2;
+  write(words / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n");
+  write(bert / "config.json", R"({"model_type": "bert"})");
+  copy_tokenizer(words / "vocab.txt", bert.path());
+  CHECK_FALSE(std::filesystem::exists(bert / "tokenizer_config.json"));
+  write(gpt2 / "config.json", R"({"model_type": "gpt2"})");
+  CHECK_THROWS_WITH(copy_tokenizer(words / "vocab.txt", gpt2.path()), Catch::Contains("otherwise than in training"));
 }
 
 TEST_CASE("an export keeps each token that ends a text of its base", "[pretrained][regression]") {
