@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "exporters/inductor_package.h"
-#include "exporters/model_card.h"
 #include "exporters/onnx/run/file.h"
 #include "exporters/torchscript.h"
 #include "pretrained/torch_file.h"
@@ -118,8 +117,8 @@ std::unique_ptr<model::Model> open_graph(const fs::path& path, const Signature& 
   return std::make_unique<GraphModel>(open(path), signature);
 }
 
-std::vector<std::string> classes_of_graph(const fs::path& path) {
-  return classes_in(open(path)->note(kModelJson));
+ListedData data_of_graph(const fs::path& path) {
+  return data_in(open(path)->note(kModelJson));
 }
 
 }  // namespace trainctl::exporters

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "exporters/model_card.h"
 #include "exporters/signature.h"
 #include "model/model.h"
 
@@ -19,8 +20,8 @@ bool is_graph_file(const std::filesystem::path& path);
 /// reason.
 std::unique_ptr<model::Model> open_graph(const std::filesystem::path& path, const Signature& signature);
 
-/// Reads the file and drops it: the Errors of open_graph(), before anything else is prepared. Returns the classes that
-/// its model.json lists, in the order of the outputs; empty: it lists none.
-std::vector<std::string> classes_of_graph(const std::filesystem::path& path);
+/// Reads the file and drops it: the Errors of open_graph(), before anything else is prepared. Returns what
+/// its model.json says of the training data.
+ListedData data_of_graph(const std::filesystem::path& path);
 
 }  // namespace trainctl::exporters

@@ -208,15 +208,14 @@ std::map<std::string, std::string> notes_of(const ModelCard& card) {
           {kModelJson, core::indented_json(model_json(card)) + "\n"}};
 }
 
-std::vector<std::string> classes_in(const std::string& model_json) {
+ListedData data_in(const std::string& model_json) {
   const auto json = core::parse_json_or_discard(model_json);
-  if (!json.is_object() || !json.contains("trainctl") || !json.contains("classes")) return {};
-  std::vector<std::string> classes;
-  for (const auto& name : json["classes"]) {
-    if (!name.is_string()) return {};
-    classes.push_back(name.get<std::string>());
-  }
-  return classes;
+  if (!json.is_object() || !json.contains("trainctl")) return {};
+  ListedData data{.fingerprint = core::text_member(json, "data_fingerprint")};
+  const auto classes = json.value("classes", nlohmann::json::array());
+  if (std::all_of(classes.begin(), classes.end(), [](const auto& name) { return name.is_string(); }))
+    data.classes.assign(classes.begin(), classes.end());
+  return data;
 }
 
 }  // namespace trainctl::exporters

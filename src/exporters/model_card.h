@@ -53,7 +53,11 @@ std::string readme(const ModelCard& card);
 /// fingerprint, metrics). Beside an artefact that is a directory, within one that is a file.
 std::map<std::string, std::string> notes_of(const ModelCard& card);
 
-/// Returns the classes that a model.json lists, in the order of the outputs; empty: it lists none, or is none.
-std::vector<std::string> classes_in(const std::string& model_json);
+/// What a model.json says of the training data; empty if it doesn't.
+struct ListedData {
+  std::vector<std::string> classes{};  // in the order of the outputs
+  std::string fingerprint{};
+};
+ListedData data_in(const std::string& model_json);
 
 }  // namespace trainctl::exporters

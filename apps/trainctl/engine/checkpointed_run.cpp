@@ -76,12 +76,12 @@ OpenData data_of(const std::optional<checkpoint::Found>& used, const std::string
   };
 }
 
-/// Returns the classes that the model.json of exported or quantized weights lists; empty: there is none.
-std::vector<std::string> listed_classes(const std::filesystem::path& path) {
+/// Returns what the model.json of exported or quantized weights says of the training data, if there is one.
+exporters::ListedData listed_data(const std::filesystem::path& path) {
   const std::filesystem::path file =
       (std::filesystem::is_directory(path) ? path : path.parent_path()) / exporters::kModelJson;
   if (!std::filesystem::is_regular_file(file)) return {};
-  return exporters::classes_in(core::read_file(file));
+  return exporters::data_in(core::read_file(file));
 }
 
 void load_published(train::Run& run, const std::string& path, pretrained::ClassesBy classes,
@@ -124,9 +124,9 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples sampl
   std::vector<tracking::Notice> notices;
   experiment::Experiment experiment = call.loaded.experiment;
   const bool is_graph = exporters::is_graph_file(call.checkpoint);
-  std::vector<std::string> exported_classes;
+  exporters::ListedData trained_on;
   if (is_graph) {
-    exported_classes = exporters::classes_of_graph(call.checkpoint);  // before the data is prepared
+    trained_on = exporters::data_of_graph(call.checkpoint);  // before the data is prepared
     experiment.device.kind = runtime::DeviceKind::cpu;
   }
   const bool quantized = quantization::is_quantized(call.checkpoint);
@@ -158,9 +158,13 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples sampl
   const auto stated = call.loaded.flat.find("dataset.class_names");
   const bool by_user = stated != call.loaded.flat.end() && stated->second != "[]";
   const pretrained::ClassesBy classes_by = by_user ? pretrained::ClassesBy::user : pretrained::ClassesBy::data;
-  if (!is_graph && !found) exported_classes = listed_classes(call.checkpoint);
-  pretrained::check_exported_classes(call.checkpoint, exported_classes, loaded.run->data.train->spec().class_names,
+  if (!is_graph && !found) trained_on = listed_data(call.checkpoint);
+  pretrained::check_exported_classes(call.checkpoint, trained_on.classes, loaded.run->data.train->spec().class_names,
                                      classes_by);
+  if (!trained_on.fingerprint.empty() && trained_on.fingerprint != loaded.run->data.fingerprint)
+    notices.push_back({tracking::Level::warning,
+                       call.checkpoint + " was trained on other data than the experiment has now, so that scales of "
+                                         "columns may differ; the run's directory keeps its own"});
   if (!found) loaded.run->optimizer->eval();  // before other weights are there, which it must leave as they are
   if (is_graph) {
     use_graph(loaded);
