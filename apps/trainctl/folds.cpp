@@ -308,9 +308,14 @@ bool keeps_share_for_evaluation(const FoldsOptions& options) {
     return false;
   } catch (const core::ConfigError&) {  // the folds beside the share, or another problem
   }
-  const experiment::LoadedExperiment loaded =
-      experiment::load_experiment(options.experiment.config, options.experiment.sets, load_plugin);
-  return config::facts_of(loaded.experiment.dataset.source).eval.value.kept_share > 0;
+  std::vector<std::string> without_share = sets_of_fold(options, 0);
+  without_share.emplace_back("dataset.eval_fraction=0");
+  try {
+    experiment::load_experiment(options.experiment.config, without_share, load_plugin);
+    return true;
+  } catch (const core::ConfigError&) {
+    return false;  // and train_folds() tells the problems
+  }
 }
 
 }  // namespace

@@ -151,6 +151,7 @@ void StateReader::give_back(const std::string& name, T& value) {
 }
 
 bool StateReader::has(const std::string& name) {
+  if (ignores(name)) return false;
   const auto is_there = [&](const auto& named) {
     const auto found = named.lower_bound(name);
     const auto inside = named.lower_bound(name + ".");

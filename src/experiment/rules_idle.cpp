@@ -206,13 +206,6 @@ void check_idle_keys(Checked& c) {
          {std::pair("dataset.prefetch_factor", e.dataset.prefetch_factor != dataset::DatasetConfig{}.prefetch_factor),
           std::pair("dataset.persistent_workers", !e.dataset.persistent_workers)})
       if (is_set) report(key, "dataset.num_workers", "dataset.num_workers is 0");
-  if (e.dataset.batch_size.value == 1)
-    e.task.visit([&](const auto& task) {
-      if constexpr (requires { task.mixup + task.cutmix; })
-        for (const auto& [key, is_set] :
-             {std::pair("task.mixup", task.mixup > 0), std::pair("task.cutmix", task.cutmix > 0)})
-          if (is_set) report(key, "dataset.batch_size", "dataset.batch_size is 1: a batch has no second image");
-    });
   if (e.dataset.on_bad_sample == dataset::OnBadSample::fail &&
       e.dataset.max_bad_samples != dataset::DatasetConfig{}.max_bad_samples)
     report("dataset.max_bad_samples", "dataset.on_bad_sample", "dataset.on_bad_sample is fail");

@@ -173,7 +173,8 @@ void check_graph(Checked& c) {
     refuse("tracking.histogram_every", "gives gradients and update as one, with no time to read the gradients");
   if (experiment.profiler.start_step)
     refuse("profiler.start_step", "shows a profile no operators, whose starts it saves");
-  if (config::traits_of(experiment.activation_checkpointing.blocks).recomputes)
+  if (const auto& blocks = config::traits_of(experiment.activation_checkpointing.blocks);
+      blocks.recomputes || blocks.is_chosen_by_plan)
     refuse("activation_checkpointing.kind", "can't keep the generator's state, which each recomputation begins with");
   if (experiment.activation_checkpointing.offload != activation_checkpointing::ActivationOffload::none)
     refuse("activation_checkpointing.offload", "doesn't wait for activations that come back from the host");

@@ -3,8 +3,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "exporters/model_card.h"
 #include "exporters/signature.h"

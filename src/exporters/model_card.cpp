@@ -1,6 +1,7 @@
 #include "exporters/model_card.h"
 #include "core/json.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

@@ -53,7 +53,7 @@ std::string readme(const ModelCard& card);
 /// fingerprint, metrics). Beside an artefact that is a directory, within one that is a file.
 std::map<std::string, std::string> notes_of(const ModelCard& card);
 
-/// What a model.json says of the training data; empty if it doesn't.
+/// Training data that a model.json names; empty if it names none.
 struct ListedData {
   std::vector<std::string> classes{};  // in the order of the outputs
   std::string fingerprint{};

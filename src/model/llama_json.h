@@ -124,10 +124,13 @@ inline void refuse_rope(const Json& written, const Json& complete, const LlamaFa
     for (const char* name : names)
       if (rope["rope_type"] == type && !rope.contains(name))
         refused.push_back({key, "rope_type " + std::string(type) + " needs " + name});
-  // By types of layers, transformers takes the pretraining's length from nowhere else.
+  // By types of layers, transformers sets the pretraining's length of types that the network has.
   const char* const original = "original_max_position_embeddings";
-  if (has_two && rope.contains(original) &&
-      written_rope(written, family, "full_attention").value(original, Json()).is_null())
+  const Json full = written_rope(written, family, "full_attention");
+  const bool lacks_length = full.contains(original)
+                                ? full[original].is_null()
+                                : std::find(types.begin(), types.end(), "full_attention") == types.end();
+  if (has_two && rope.contains(original) && lacks_length)
     refused.push_back({key, "rope_type " + rope["rope_type"].get<std::string>() + " needs " + original});
 }
 
@@ -201,7 +204,7 @@ inline nlohmann::json complete_llama_json(nlohmann::json config, const LlamaFami
   set_default(config, "rms_norm_eps", family.rms_norm_eps);
   set_default(config, "tie_word_embeddings", family.tied);
   if (family.pad_token_id) set_default(config, "pad_token_id", *family.pad_token_id);
-  // As of PyTorch's padding_idx, -1 is the last token.
+  // PyTorch's padding_idx counts from the end, too: -1 is the last token.
   if (const auto pad = config.find("pad_token_id"), size = config.find("vocab_size");
       pad != config.end() && pad->is_number_integer() && *pad < 0 && size != config.end() && size->is_number_integer())
     *pad = pad->get<std::int64_t>() + size->get<std::int64_t>();

@@ -274,10 +274,11 @@ class ScriptedLayer final : public SequenceLayer {
       }
     }
   }
-  /// Throws if the tensor has memory of one that was declared: here they would have other values after a step.
-  void check_own_memory(const std::string& name, const at::Tensor& tensor) const {
-    for (const auto& [other, declared] : declared_)
-      if (share_memory(tensor, declared))
+  /// Throws if the tensor and one that was declared share memory that is trained: here they would have other values
+  /// after a step.
+  void check_own_memory(const std::string& name, const at::Tensor& tensor, bool is_trained = false) const {
+    for (const auto& [other, declared, other_is_trained] : declared_)
+      if ((is_trained || other_is_trained) && share_memory(tensor, declared))
         throw core::Error("model.path: " + path_ + ": `" + name + "` shares memory with `" + other +
                           "`, and would keep the first values in training")
             .hint("use `" + other + "` itself in forward(); two layers share a weight if both have the same Parameter");
@@ -293,8 +294,8 @@ class ScriptedLayer final : public SequenceLayer {
     const bool is_parameter = may_train && tensor.is_floating_point();  // integers keep their type
     at::Tensor*& here = known_[tensor.unsafeGetTensorImpl()];
     if (here == nullptr) {
-      check_own_memory(name, tensor);
-      declared_.emplace_back(name, tensor);
+      check_own_memory(name, tensor, is_parameter);
+      declared_.push_back({name, tensor, is_parameter});
       here = is_parameter ? &parameter(name, tensor) : &buffer(name, tensor);
     }
     places_.push_back({module._ivalue(), slot, here, is_parameter});
@@ -341,7 +342,12 @@ class ScriptedLayer final : public SequenceLayer {
   bool has_images_ = false;
   std::vector<Mode> modes_;
   std::map<const at::TensorImpl*, at::Tensor*> known_;
-  std::vector<std::pair<std::string, at::Tensor>> declared_;  // the file's tensors, while it is read
+  struct Declared {
+    std::string name;
+    at::Tensor tensor;
+    bool is_trained = false;
+  };
+  std::vector<Declared> declared_;  // the file's tensors, while it is read
   std::vector<Place> places_;
   std::vector<ListPlace> list_places_;
 };

@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -83,9 +84,14 @@ class Soap final : public Optimizer {
   }
 
   void visit_state(runtime::State& state) override {
-    // In other bases, the averages of gradients mean something else.
-    const std::string rotated =
-        "dims up to " + std::to_string(config_.max_precond_dim) + (config_.precondition_1d ? ", of vectors too" : "");
+    // In other bases, the averages of gradients have another meaning.
+    std::int64_t largest = 0;
+    for (const auto& group : groups_)
+      for (const at::Tensor& parameter : group.parameters)
+        for (const std::int64_t size : parameter.sizes()) largest = std::max(largest, size);
+    const std::string rotated = "dims up to " +
+                                std::to_string(std::min<std::int64_t>(config_.max_precond_dim, largest)) +
+                                (config_.precondition_1d ? ", of vectors too" : "");
     if (runtime::watched_another(state, rotated))
       throw core::Error("the checkpoint's averages of gradients are in other bases; this run rotates " + rotated);
     for (std::size_t i = 0; i < groups_.size(); ++i) {

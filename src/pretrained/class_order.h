@@ -18,7 +18,7 @@ enum class ClassesBy { user, data };
 /// 0 beside classes that are no such numbers.
 void check_class_order(const WeightsSource& weights, const std::vector<std::string>& ours, ClassesBy by);
 
-/// Does so with the classes that an export at `path` lists. Throws for another number of classes, too.
+/// Compares the classes that an export at `path` lists with the data's. Throws for another number of classes, too.
 void check_exported_classes(const std::filesystem::path& path, const std::vector<std::string>& theirs,
                             const std::vector<std::string>& ours, ClassesBy by);
 

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::pretrained {
@@ -92,6 +93,45 @@ std::vector<std::string> names_of_templates(const fs::path& directory) {
   return names;
 }
 
+/// Names the class of the copied tokenizer if the network beside it would make transformers take another. Returns the
+/// file that it wrote, if any.
+std::optional<fs::path> keep_class(const fs::path& tokenizer, const fs::path& directory) {
+  fs::path copy = directory;
+  if (fs::is_regular_file(tokenizer)) {
+    const auto usual = std::ranges::find(kTokenizerFiles, tokenizer.filename().string(),
+                                         [](const auto& file) { return std::string(file.first); });
+    if (usual == kTokenizerFiles.end()) return std::nullopt;  // transformers looks for no such file
+    copy /= usual->second;
+  }
+  const std::string original = tokenizer::load_tokenizer(tokenizer)->fingerprint();
+  std::string problem = "the ids or the special tokens differ";
+  const auto is_read_alike = [&] {
+    try {
+      return tokenizer::load_tokenizer(copy)->fingerprint() == original;
+    } catch (const core::Error& error) {
+      problem = error.what();
+      return false;
+    }
+  };
+  if (is_read_alike()) return std::nullopt;
+  const fs::path config = directory / "tokenizer_config.json";
+  const fs::path from = fs::is_directory(tokenizer) ? tokenizer : fs::absolute(tokenizer).parent_path();
+  std::string own = tokenizer::auto_tokenizer_class(from / "tokenizer.json");
+  if (own.empty() && fs::is_regular_file(directory / "tokenizer.json")) own = "PreTrainedTokenizerFast";
+  std::optional<fs::path> written;
+  if (!own.empty()) {
+    Json json = object_in(config);
+    json["tokenizer_class"] = own;
+    core::write_file_atomically(config, core::indented_json(json) + "\n");
+    written = config;
+  }
+  if (!written || !is_read_alike())
+    core::log().warning("beside this network, transformers reads the tokenizer at " + tokenizer.string() +
+                        " otherwise than in training: " + problem +
+                        "; a tokenizer_config.json beside it with its tokenizer_class helps");
+  return written;
+}
+
 }  // namespace
 
 std::vector<std::string> names_of_tokenizer_files(const fs::path& directory) {
@@ -112,37 +152,6 @@ std::map<std::string, fs::path> tokenizer_copies(const fs::path& tokenizer) {
   for (const std::string& name : names_of_templates(from)) copies[name] = from / name;
   if (copies.empty()) throw core::Error("no tokenizer files in " + from.string()).hint("look at dataset.tokenizer");
   return copies;
-}
-
-/// Names the class of the copied tokenizer if the network beside it would make transformers take another. Returns the
-/// file that it wrote, if any.
-std::optional<fs::path> keep_class(const fs::path& tokenizer, const fs::path& directory) {
-  const bool has_usual_name =
-      std::ranges::any_of(kTokenizerFiles, [&](const auto& file) { return tokenizer.filename() == file.first; });
-  if (fs::is_regular_file(tokenizer) && !has_usual_name) return std::nullopt;  // transformers looks for no such file
-  const std::string original = tokenizer::load_tokenizer(tokenizer)->fingerprint();
-  std::string problem = "its ids or special tokens differ";
-  const auto is_read_alike = [&] {
-    try {
-      return tokenizer::load_tokenizer(directory)->fingerprint() == original;
-    } catch (const core::Error& error) {
-      problem = error.what();
-      return false;
-    }
-  };
-  if (is_read_alike()) return std::nullopt;
-  const fs::path config = directory / "tokenizer_config.json";
-  if (fs::is_regular_file(directory / "tokenizer.json")) {
-    const fs::path from = fs::is_directory(tokenizer) ? tokenizer : fs::absolute(tokenizer).parent_path();
-    const std::string own = tokenizer::auto_tokenizer_class(from / "tokenizer.json");
-    Json json = object_in(config);
-    json["tokenizer_class"] = own.empty() ? "PreTrainedTokenizerFast" : own;
-    core::write_file_atomically(config, core::indented_json(json) + "\n");
-    if (is_read_alike()) return config;
-  }
-  throw core::Error("beside this network, transformers reads the tokenizer at " + tokenizer.string() +
-                    " otherwise than in training: " + problem)
-      .hint("name its tokenizer_class in a tokenizer_config.json beside it, and train with that");
 }
 
 std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& directory) {

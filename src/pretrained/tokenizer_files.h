@@ -23,7 +23,7 @@ std::vector<std::string> names_of_tokenizer_files(const std::filesystem::path& d
 std::map<std::string, std::filesystem::path> tokenizer_copies(const std::filesystem::path& tokenizer);
 
 /// Copies the files that tokenizer_copies() names, beside a network's config.json. Where that would make transformers
-/// take another class, the copy names its own; throws if this doesn't help. Returns the copies.
+/// take another class, the copy names its own; warns if this doesn't help. Returns the copies.
 std::vector<std::filesystem::path> copy_tokenizer(const std::filesystem::path& tokenizer,
                                                   const std::filesystem::path& directory);
 

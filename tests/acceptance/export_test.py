@@ -149,7 +149,7 @@ device: {{kind: cpu}}
             self.export(config, form, name)
         shutil.rmtree(directory / "a")
         for others in ("bc", "bcd"):
-            for other in others:
+            for other in others[1:]:
                 shutil.copytree(directory / "b", directory / other, dirs_exist_ok=True)
             for name, command in itertools.product(files.values(), (("eval",), ("predict", "--input", directory / "b/0.png"))):
                 with self.subTest(others=others, name=name, command=command[0]):

@@ -143,7 +143,7 @@ class Faults(InScratch):
         (self.root / "run/summary.json").unlink()  # of a run that was killed
         past = run("train", "run", "--set", "train.steps=4", "--json", cwd=self.root)
         self.assertEqual(past.returncode, 1, past.stderr)
-        self.assertIn("run stands at step 7, past the end", past.stderr)
+        self.assertIn("run is at step 7, past the end", past.stderr)
         (self.root / "empty").mkdir()
         wrong = run("train", "empty", cwd=self.root)
         self.assertEqual(wrong.returncode, 2)

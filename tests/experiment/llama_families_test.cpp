@@ -280,10 +280,9 @@ TEST_CASE("the two rotary scalings of gemma3 are those that transformers takes",
       R"("model_type": "gemma3_text", "sliding_window": 8, "original_max_position_embeddings": 64,
     "rope_parameters": {"full_attention": )";
   const std::string local = R"(, "sliding_attention": {"rope_type": "default", "rope_theta": 77.0}})";
-  const LlamaConfig yarn =
-      network_of(gemma3 + R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024})" + local);
+  const LlamaConfig yarn = network_of(gemma3 + R"({"rope_type": "yarn", "factor": 4.0})" + local);
   REQUIRE(yarn.rope_scaling.get_if<model::YarnRopeConfig>() != nullptr);
-  CHECK(yarn.rope_scaling.get_if<model::YarnRopeConfig>()->original_max_position_embeddings == 1024);
+  CHECK(yarn.rope_scaling.get_if<model::YarnRopeConfig>()->original_max_position_embeddings == 4096);
   CHECK(yarn.rope_local_theta == 77);
   const LlamaConfig both = network_of(gemma3 + R"({"rope_theta": 500.0})" + local +
                                       R"(, "rope_scaling": {"rope_type": "linear", "factor": 8.0})");
@@ -330,7 +329,8 @@ TEST_CASE("rotary positions that transformers refuses are refused, and not guess
   CHECK(refuses("llama", "rope_scaling", R"({"rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0})",
                 "needs low_freq_factor"));
   CHECK(refuses("gemma3_text", "rope_parameters", R"({"full_attention": {"rope_type": "linear"}})", "needs factor"));
-  CHECK(refuses("gemma3_text", "rope_parameters", R"({"full_attention": {"rope_type": "yarn", "factor": 4.0}})",
+  CHECK(refuses("gemma3_text", "rope_parameters",
+                R"({"full_attention": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": null}})",
                 "needs original_max_position_embeddings"));
   CHECK(refuses("qwen3", "rope_parameters", R"({"full_attention": {"rope_theta": 77.0}})", "no full_attention"));
   CHECK(refuses("gemma3_text", "rope_parameters", R"({"rope_type": "default", "rope_theta": 77.0})",

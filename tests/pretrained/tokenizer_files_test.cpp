@@ -83,7 +83,8 @@ TEST_CASE("a copied tokenizer names its class where the network would give it an
   copy_tokenizer(words / "vocab.txt", bert.path());
   CHECK_FALSE(std::filesystem::exists(bert / "tokenizer_config.json"));
   write(gpt2 / "config.json", R"({"model_type": "gpt2"})");
-  CHECK_THROWS_WITH(copy_tokenizer(words / "vocab.txt", gpt2.path()), Catch::Contains("otherwise than in training"));
+  copy_tokenizer(words / "vocab.txt", gpt2.path());  // warns: nothing names the class
+  CHECK_FALSE(std::filesystem::exists(gpt2 / "tokenizer_config.json"));
 }
 
 TEST_CASE("an export keeps each token that ends a text of its base", "[pretrained][regression]") {

@@ -406,7 +406,7 @@ TEST_CASE("side files that contradict a vocabulary are refused with their place"
   CHECK_THAT(Files({kWords, {"tokenizer_config.json", decoder(8, {"[ENT]"})}}).refusal(),
              Contains("tokenizer_config.json: added_tokens_decoder"));
   CHECK_THAT(Files({kWords, {"tokenizer_config.json", R"({"cls_token": null})"}}).refusal(),
-             Contains("vocab.txt needs a cls_token, and tokenizer_config.json says null"));
+             Contains("vocab.txt needs a cls_token, and the files beside it say null"));
   CHECK_THAT(Files({kWords, {"tokenizer_config.json", R"({"tokenizer_class": "MPNetTokenizer"})"}}).refusal(),
              Contains("tokenizer_class is MPNetTokenizer"));
   CHECK_THAT(Files(byte_level({{"tokenizer_config.json", R"({"tokenizer_class": "CLIPTokenizer"})"}})).refusal(),

@@ -161,7 +161,8 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples sampl
   if (!is_graph && !found) trained_on = listed_data(call.checkpoint);
   pretrained::check_exported_classes(call.checkpoint, trained_on.classes, loaded.run->data.train->spec().class_names,
                                      classes_by);
-  if (!trained_on.fingerprint.empty() && trained_on.fingerprint != loaded.run->data.fingerprint)
+  if (loaded.run->data.train->spec().table && !trained_on.fingerprint.empty() &&
+      trained_on.fingerprint != loaded.run->data.fingerprint)
     notices.push_back({tracking::Level::warning,
                        call.checkpoint + " was trained on other data than the experiment has now, so that scales of "
                                          "columns may differ; the run's directory keeps its own"});

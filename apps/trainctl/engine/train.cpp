@@ -382,7 +382,7 @@ int Training::train(train::RankContext rank) {
   const bool is_stopped_early = run->early_stopping && run->early_stopping->is_over();
   const bool is_past_end = run->step > run->length.total_steps;
   if (is_past_end && !was_finished_ && !is_stopped_early)
-    throw core::Error(directory_.string() + " stands at step " + core::format_count(run->step) +
+    throw core::Error(directory_.string() + " is at step " + core::format_count(run->step) +
                       ", past the end that the config gives it, step " + core::format_count(run->length.total_steps))
         .hint("choose a larger train.steps or train.epochs, or go on from an earlier checkpoint: --resume PATH");
   if (is_past_end || (was_finished_ && (is_stopped_early || run->step == run->length.total_steps))) {

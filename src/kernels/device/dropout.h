@@ -9,7 +9,7 @@ namespace trainctl::kernels::device {
 
 /// Rows of samples, one behind the other, and the random words of their elements.
 struct DropRows {
-  /// Where a row's elements lie among those that words are drawn for.
+  /// Place of a row among the elements that words are drawn for.
   struct Place {
     std::uint64_t sample = 0;
     std::uint32_t row = 0;

@@ -154,7 +154,12 @@ RopeTables rope_tables(const LlamaConfig& config, const at::Tensor& positions, c
   const at::Tensor places = positions.unsqueeze(-1).to(at::kFloat);
   const ScaledRope usual = scaled_rope(config, lengths.longest);
   const bool depends = lengths.by_token.defined() && rope_version(config, lengths.longest) != 0;
-  at::Tensor by_token = frequencies.on(positions.device(), usual.frequencies);
+  // With `dynamic`, each length has its own, which would take the place of others that a graph may read.
+  const bool is_of_length =
+      config.rope_scaling.get_if<DynamicRopeConfig>() != nullptr && rope_version(config, lengths.longest) != 0;
+  RopeFrequencies of_length;
+  RopeFrequencies& kept = is_of_length ? of_length : frequencies;
+  at::Tensor by_token = kept.on(positions.device(), usual.frequencies);
   // Each sequence of a row has the frequencies of its own length, as if it were alone. The factor of attention is the
   // same for all lengths.
   if (depends && config.rope_scaling.get_if<LongRopeConfig>() != nullptr) {

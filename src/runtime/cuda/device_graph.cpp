@@ -35,6 +35,7 @@ class CudaGraph final : public DeviceGraph {
         } catch (const c10::Error&) {
           // The capture is void already; `why` tells. The allocators go on asking this graph, which must stay.
           static_cast<void>(graph_.release());
+          graph_ = std::make_unique<at::cuda::CUDAGraph>();
         }
         std::rethrow_exception(why);
       }

@@ -237,8 +237,9 @@ std::optional<std::string> named_token(const Json& config, const char* key) {
 std::string needed_token(const Json& config, const char* key, const std::string& usual, const fs::path& path) {
   // transformers goes on with a token of the name "None".
   if (const auto found = config.find(key); found != config.end() && found->is_null())
-    throw core::Error(path.string() + " needs a " + key + ", and tokenizer_config.json says null")
-        .hint(std::string("remove ") + key + " from tokenizer_config.json to take " + usual);
+    throw core::Error(path.string() + " needs a " + key + ", and the files beside it say null")
+        .hint(std::string("remove ") + key + " from tokenizer_config.json and special_tokens_map.json to take " +
+              usual);
   return named_token(config, key).value_or(usual);
 }
 

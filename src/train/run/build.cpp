@@ -138,6 +138,18 @@ void warn_of_schedule(const optimizer::ScheduleConfig& schedule, double peak_lr,
     warn(" changes nothing: the rate would change behind the last step" + run);
 }
 
+/// Tells of what blends samples of a batch that has one alone. A plan may have chosen the batch.
+void warn_of_lone_samples(const experiment::Experiment& experiment, std::vector<tracking::Notice>& notices) {
+  if (experiment.dataset.samples_per_batch() > 1) return;
+  experiment.task.visit([&](const auto& task) {
+    if constexpr (requires { task.mixup + task.cutmix; })
+      if (task.mixup > 0 || task.cutmix > 0)
+        notices.push_back({tracking::Level::warning,
+                           "task.mixup and task.cutmix blend the samples of a batch, and each batch has one: they "
+                           "change nothing"});
+  });
+}
+
 /// Tells of what begins with a step that a run of this length doesn't reach. Updates are counted from 1 by `ema`, and
 /// from 0 by what starts at a step of its own.
 void warn_of_late_starts(const experiment::Experiment& experiment, std::int64_t total_steps,
@@ -442,6 +454,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   const double peak_lr = scaled_lr(experiment, step.global_batch);
   const optimizer::RunLength length = run_length(experiment, *data.train, step.micro_batches);
   warn_of_schedule(experiment.optimizer.lr_scheduler, peak_lr, length, notices);
+  warn_of_lone_samples(experiment, notices);
   warn_of_late_starts(experiment, length.total_steps, notices);
   std::unique_ptr<distributed::Parallel> parallel =
       distributed::build(experiment.distributed, *mesh, *model, first_values, own.stages ? &*own.stages : nullptr);

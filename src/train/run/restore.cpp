@@ -151,8 +151,8 @@ void check_meaning(const dataset::SampleSpec& now, const checkpoint::CheckpointI
 std::vector<std::string> changes_behind(const std::string& problem, const std::vector<std::string>& all) {
   const auto is_of = [&](const char* tensors) { return problem.find(tensors) != std::string::npos; };
   std::vector<std::string> changes;
-  if (is_of("tensor model.")) changes = changes_within({"model.", "quantization.", "dataset.", "task."}, all);
-  if (is_of("tensor optimizer.")) changes = changes_within({"optimizer."}, all);
+  if (is_of("tensor model.")) changes = changes_within({"model.", "amp.", "quantization.", "dataset.", "task."}, all);
+  if (is_of("tensor optimizer.")) changes = changes_within({"optimizer.", "amp.", "model."}, all);
   if (changes.empty())
     changes = changes_within({"model.", "optimizer.", "amp.", "quantization.", "train.loss_spikes"}, all);
   if (changes.empty()) changes = changes_within({"dataset.", "task."}, all);
