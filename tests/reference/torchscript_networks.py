@@ -253,7 +253,6 @@ def write(directory):
         model = build(name)
         torch.jit.script(model).save(directory / f"{name}.pt")
         tensors |= {f"{name}/{key}": value for key, value in record(model, forward, *samples(name)).items()}
-    save_file(tensors, directory / "recorded.safetensors")
     torch.jit.trace(nn.Sequential(nn.Linear(4, 4), nn.Dropout()).eval(), torch.zeros(1, 4)).save(directory / "traced.pt")
     torch.jit.freeze(torch.jit.script(nn.Linear(4, 4).eval())).save(directory / "frozen.pt")
     torch.jit.script(nn.Sequential(nn.Linear(4, 4), MapsFile())).save(directory / "maps_file.pt")
@@ -272,6 +271,7 @@ def write(directory):
     torch.jit.script(choices).save(directory / "choices.pt")
     rows = torch.linspace(-1, 1, 32).sin().view(8, 4)
     tensors |= {"choices/rows": rows, "choices/output": choices(rows).detach()}
+    save_file(tensors, directory / "recorded.safetensors")
     modes = Modes()
     modes.norm.eval()
     torch.jit.script(modes).save(directory / "frozen_norm.pt")
