@@ -103,17 +103,18 @@ std::optional<fs::path> keep_class(const fs::path& tokenizer, const fs::path& di
     if (usual == kTokenizerFiles.end()) return std::nullopt;  // transformers looks for no such file
     copy /= usual->second;
   }
-  const std::string original = tokenizer::load_tokenizer(tokenizer)->fingerprint();
   std::string problem = "the ids or the special tokens differ";
-  const auto is_read_alike = [&] {
+  const auto fingerprint_of = [&](const fs::path& path) -> std::optional<std::string> {
     try {
-      return tokenizer::load_tokenizer(copy)->fingerprint() == original;
+      return tokenizer::load_tokenizer(path)->fingerprint();
     } catch (const core::Error& error) {
       problem = error.what();
-      return false;
+      return std::nullopt;
     }
   };
-  if (is_read_alike()) return std::nullopt;
+  const std::optional<std::string> original = fingerprint_of(tokenizer);
+  const auto is_read_alike = [&] { return fingerprint_of(copy) == original; };
+  if (!original || is_read_alike()) return std::nullopt;  // one that isn't read here goes along as it is
   const fs::path config = directory / "tokenizer_config.json";
   const fs::path from = fs::is_directory(tokenizer) ? tokenizer : fs::absolute(tokenizer).parent_path();
   std::string own = tokenizer::auto_tokenizer_class(from / "tokenizer.json");

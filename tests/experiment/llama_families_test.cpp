@@ -1,5 +1,7 @@
 // What config.json of each family of llama gives, where keys are left out too, and what of it is refused.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "core/error.h"
 #include "experiment/load.h"
@@ -206,10 +208,22 @@ TEST_CASE("null is refused where transformers' classes have no such value", "[ex
     CHECK(refuses("gemma2", key));
   CHECK(refuses("llama", "attention_bias", "0"));
   CHECK(refuses("gpt2", "layer_norm_epsilon"));
-  CHECK(refuses("t5", "d_kv"));
   CHECK_FALSE(refuses("gpt2", "n_inner"));
   CHECK_FALSE(refuses("llama", "head_dim"));
   CHECK_FALSE(refuses("mistral", "attention_bias"));
+  const TemporaryDirectory folder;
+  const auto problems_of = [&]() -> std::vector<core::Problem> {
+    try {
+      load_experiment(experiment_from(folder, R"("model_type": "t5", "d_kv": null)"));
+      return {};
+    } catch (const core::ConfigError& error) {
+      return error.problems();
+    }
+  };
+  const std::vector<core::Problem> of_t5 = problems_of();  // the task, which is a decoder's, is another
+  CHECK(std::any_of(of_t5.begin(), of_t5.end(), [](const core::Problem& problem) {
+    return problem.text().find("model.init_from: d_kv null: ") != std::string::npos;
+  }));
 }
 
 TEST_CASE("windows of a cache alone are refused", "[experiment][regression]") {
