@@ -35,7 +35,7 @@ bool is_emulated(c10::Device device, at::ScalarType dtype) {
 }
 
 double product_flops(std::int64_t size, c10::Device device, at::ScalarType dtype) {
-  // Of ones, GPUs multiply an eighth faster than of what networks have.
+  // GPUs multiply ones an eighth faster than values like those of networks.
   const at::Tensor values = at::arange(size, at::TensorOptions(device)).mul(0.618034).frac().add(0.5).to(dtype);
   const at::Tensor factor = at::outer(values, values);
   const double flops = 2.0 * static_cast<double>(size * size * size);

@@ -195,7 +195,7 @@ TEST_CASE("folds of a table scale by the rows that they train on", "[dataset]") 
   CHECK(held_out == 50);
   CHECK(fingerprints.size() == 5);
   REQUIRE(undivided.size() == 1);
-  // As many rows, of which one is another.
+  // The number of rows is the same, and one row is another.
   directory.write("a.csv", "a,label\n7,1" + text.substr(text.find('\n', text.find('\n') + 1)));
   CHECK_FALSE(undivided.contains(build(config, {}).undivided_fingerprint));
   config.fold.reset();

@@ -53,7 +53,7 @@ TEST_CASE("a run whose device fails is recorded with its first error", "[train][
   const testing::TemporaryDirectory directory;
   Trainer trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}, .on_step = [&](std::int64_t step) {
                                       if (step < 2) return;
-                                      // As on a GPU after a fault: every later read throws.
+                                      // A GPU does so after a fault: every later read throws.
                                       run->num_skipped = at::empty({}, at::TensorOptions(at::kMeta).dtype(at::kDouble));
                                       throw core::Error("an illegal memory access");
                                     }});
